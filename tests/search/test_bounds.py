@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict, bounds
 from meshwright.cost.shapes import pipelines_of
 from meshwright.layout.plans import Plans
+from meshwright.layout.stages import Stages
 from meshwright.search import find as find_module
-from meshwright.search.bounds import LeastMemory, least_memory
+from meshwright.search.bounds import LeastMemory, least_memory, most_unequal
 from meshwright.search.find import find
+from meshwright.search.resolve import stages as stages_module
 from meshwright.specs.inputs import Inputs
-from strategies import gpt_like, legal_plans, llama_70b, question, questions, with_experts
+from strategies import gpt_like, latent, legal_plans, llama_70b, question, questions, with_experts
 
 TIGHT = question(llama_70b(), "2x8:h100", global_batch=32, sequence_length=4096)
 ANSWERED = {
@@ -24,11 +27,12 @@ ANSWERED = {
     "nothing fits": question(llama_70b(), "1x8:h100", global_batch=8, sequence_length=8192),
     "experts": with_experts(question(gpt_like(), "1x8:v100", "megatron-lm", global_batch=16), 64),
 }
+ROUTED = question(latent(), "1x4:a100-40gb", "torchtitan", global_batch=16, expert_imbalance=None)
 ASKED = {**ANSWERED, **questions()}
 
 
 def _least(plans: Plans, inputs: Inputs) -> LeastMemory:
-    return least_memory(plans, pipelines_of(plans, inputs, keep_all_stages=False)[0], inputs)
+    return least_memory(pipelines_of(plans, inputs, keep_all_stages=False)[0], inputs)
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -57,7 +61,7 @@ def test_what_a_plan_needs_at_least_grows_with_what_it_allocates_and_with_what_i
 def test_an_answer_is_the_same_where_every_plan_is_priced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = ANSWERED[name]
     bounded = find(inputs)
-    nothing = lambda plans, *_: LeastMemory(np.zeros(len(plans)), np.zeros(len(plans), dtype=bool))  # noqa: E731
+    nothing = lambda pipelines, _: LeastMemory(*np.zeros((2, len(pipelines.of_plan)), dtype=bool))  # noqa: E731
     monkeypatch.setattr(find_module, "least_memory", nothing)
     whole = find(inputs)
     assert whole.unpriced == 0 < bounded.unpriced
@@ -69,3 +73,35 @@ def test_the_answer_counts_what_was_not_priced() -> None:
     (line,) = [line for line in search_lines(found).lines if line.startswith("Not priced")]
     assert str(found.unpriced) in line
     assert found.fitting + found.unpriced <= found.legal
+
+
+@pytest.mark.parametrize("name", ["mixtral-like on h100", "routed as usual, torchtitan"])
+def test_what_unequal_routing_adds_is_a_share_of_what_is_no_state(name: str) -> None:
+    inputs = (questions() | {"routed as usual, torchtitan": ROUTED})[name]
+    plans = legal_plans(inputs)
+    priced, most = footprints_of(plans, inputs), most_unequal(plans, inputs)
+    stored, held = priced.held.steps.stored, priced.held.steps.held[priced.worst]
+    states = (stored.parameters + stored.gradients + stored.optimizer_states)[held]
+    rest = priced.worst_memory.allocated - states - inputs.runtime.memory.workspace_bytes
+    added = priced.worst_routing
+    assert added.max() > 0
+    assert (added <= (most - 1) * (2 + inputs.runtime.memory.fragmentation) * rest * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize(("inputs", "left"), [(TIGHT, 0.2), (ROUTED, 1.0)])
+def test_stages_that_cannot_fit_are_not_priced_and_answers_are_the_same(
+    inputs: Inputs, left: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priced, costs = [], stages_module.stage_costs
+
+    def counted(plans: Plans, stages: Stages, *rest: Any) -> Any:
+        priced.append(len(stages.plan))
+        return costs(plans, stages, *rest)
+
+    monkeypatch.setattr(stages_module, "stage_costs", counted)
+    few = find(inputs), sum(priced)
+    priced.clear()
+    monkeypatch.setattr(stages_module, "unfit_stages", lambda _, stages, __: np.zeros(len(stages.plan), dtype=bool))
+    every = find(inputs), sum(priced)
+    assert few[0] == every[0]
+    assert few[1] <= left * every[1]

@@ -92,6 +92,11 @@ class Stages:
         """The chosen rows, each still of its plan, which may have others."""
         return _Spread(self, self.plan[rows], np.arange(len(rows)), rows)
 
+    def some_of_each(self, rows: IntColumn) -> Stages:
+        """The chosen rows, in order, at least one of every plan."""
+        plan = self.plan[rows]
+        return _Spread(self, plan, np.searchsorted(plan, np.arange(len(self.start))), rows)
+
     def largest(self, values: FloatColumn) -> FloatColumn:
         """The largest value of the stages of every plan, shape (n,); `np.maximum.reduceat` takes four times as long.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -9,11 +10,16 @@ import numpy as np
 from meshwright.arrays import BoolColumn, FloatColumn, column
 from meshwright.cost.memory.components import communicator_bytes
 from meshwright.cost.memory.fit import bounds
+from meshwright.cost.memory.stage_parameters import stage_units
 from meshwright.cost.memory.states import stage_states
-from meshwright.cost.shapes import Pipelines
+from meshwright.cost.routing import hottest_over_mean
+from meshwright.cost.shapes import Pipelines, Weights
 from meshwright.layout.plans import Plans
+from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.residuals import ALLOCATED, measured_memory
+from meshwright.specs.predictive import predictive
+from meshwright.specs.residuals import ALLOCATED, like_memory, measured_memory
+from meshwright.specs.routing import expert_spread
 
 
 class LeastMemory(NamedTuple):
@@ -25,27 +31,89 @@ class LeastMemory(NamedTuple):
     """Whether that alone makes a plan run out of memory."""
 
 
-def least_memory(plans: Plans, pipelines: Pipelines, inputs: Inputs) -> LeastMemory:
+def least_memory(pipelines: Pipelines, inputs: Inputs) -> LeastMemory:
     """Weights, gradients and optimizer states of the fullest stage, with workspaces, the share of fragmentation,
     context and communicators: what else is allocated in a step is never less than nothing.
 
     A plan is surely out of memory where that much is. With a allocated and r = (1 + f) a + pieces reserved bytes,
     `Bounds.least` is m a + r - a + context - sqrt(((m - l) a)^2 + (r - (1 + f') a)^2): it never falls as r grows, and
-    grows in proportion to a. That holds where the error of allocated memory is known and experts are not routed
-    unequally between ranks; elsewhere no plan is called unfit. Of fp32 weights, which are gathered, nothing is said.
+    grows in proportion to a. That holds where the error of allocated memory is known, 2-byte weights are stored, and
+    experts are not routed unequally between ranks. Elsewhere it is asked of the stage with the fewest states, whichever
+    is the fullest, and where `_least_grows`; of fp32 weights, which are gathered, those and two moments are counted.
     pipelines: of the plans, legal ones.
     """
-    memory, accelerator = inputs.runtime.memory, inputs.cluster.accelerator
-    if inputs.runtime.storage.weights != "half" or measured_memory(inputs) != ALLOCATED:
-        return LeastMemory(np.zeros(len(plans)), np.zeros(len(plans), dtype=bool))
-    # States of every distinct stage, (w,), and of the fullest stage of every pipeline, (p,).
-    states, stages = stage_states(pipelines.weights.plans, pipelines.weights.stages, inputs), pipelines.stages
-    stored = column(states.parameters + states.gradients + states.optimizer_states)[pipelines.weights.of_stage]
-    allocated = stages.largest(stored) + memory.workspace_bytes
-    reserved = (1 + memory.fragmentation) * allocated
+    memory, stages, stored = inputs.runtime.memory, pipelines.stages, _states(pipelines.weights, inputs)
+    # States of the fullest and of the emptiest stage of every pipeline, (p,).
+    fullest, emptiest = (each + memory.workspace_bytes for each in (stages.largest(stored), -stages.largest(-stored)))
     communicators = column(communicator_bytes(pipelines.plans, inputs))
-    least = column(bounds(allocated, reserved, communicators, inputs).least)
     routed = inputs.routes_as_usual & (pipelines.plans.ep > 1)
-    unfit = (least > accelerator.visible_memory_bytes) & ~routed
-    device = reserved + memory.context_bytes + communicators
+    known = inputs.runtime.storage.weights == "half" and measured_memory(inputs) == ALLOCATED
+    allocated = np.where(~routed & known, fullest, emptiest)
+    grows = (~routed & known) | _least_grows(pipelines.plans, inputs)
+    unfit = grows & _surely_unfit(allocated, communicators, inputs)
+    device = (1 + memory.fragmentation) * fullest + memory.context_bytes + communicators
     return LeastMemory(device[pipelines.of_plan], unfit[pipelines.of_plan])
+
+
+def unfit_stages(plans: Plans, stages: Stages, inputs: Inputs) -> BoolColumn:
+    """Whether stages are out of memory by what they keep from step to step alone, as `least_memory` says; shape (r,).
+
+    plans: shape (n,), micro-batches as `filling` leaves them; stages: that they could have, shape (r,).
+    """
+    allocated = _states(Weights.of(plans, stages), inputs) + inputs.runtime.memory.workspace_bytes
+    communicators = column(communicator_bytes(plans, inputs))
+    return _least_grows(plans, inputs)[stages.plan] & _surely_unfit(allocated, communicators[stages.plan], inputs)
+
+
+def _surely_unfit(allocated: FloatColumn, communicators: FloatColumn, inputs: Inputs) -> BoolColumn:
+    """Whether not one of ten runs that hold so many bytes, and nothing else, fits."""
+    reserved = (1 + inputs.runtime.memory.fragmentation) * allocated
+    least = column(bounds(allocated, reserved, communicators, inputs).least)
+    return least > inputs.cluster.accelerator.visible_memory_bytes
+
+
+def _states(weights: Weights, inputs: Inputs) -> FloatColumn:
+    """Bytes that every stage keeps from step to step, shape (q,)."""
+    storage = inputs.runtime.storage
+    if storage.weights == "half":
+        states = stage_states(weights.plans, weights.stages, inputs)
+        return column(states.parameters + states.gradients + states.optimizer_states)[weights.of_stage]
+    _, stored = stage_units(weights.plans, weights.stages, inputs)
+    return column((storage.weight_bytes + storage.moments_bytes) * stored.all)[weights.of_stage]
+
+
+def _least_grows(plans: Plans, inputs: Inputs) -> BoolColumn:
+    """Whether one of ten runs of a stage holds no less than `bounds` says of its states alone; shape (n,).
+
+    With S bytes of states, A of all else that is allocated and P of pieces, a = S + A and r = (1 + f) a + P. Where the
+    busiest rank has up to k times as many rows, what unequal routing adds is at most (k - 1) (2 + f) A, as it adds no
+    more to P than to A. `Bounds.least` takes from a sum of terms in S, A and P the root of a sum of squares of such
+    terms, which by the triangle inequality is at most the sum of three roots, of S, A and P each. So it is no less than
+    that of S where neither A nor P adds more to its root than to the sum: sqrt((m - l)^2 + (f - f')^2 + ((k - 1) (2 +
+    f))^2) <= m + f and 1 <= 1 where x of `bounds` is allocated; where it is reserved memory, with (1 + f) (m - l) and
+    (1 + f) m in place of m - l and m + f, and sqrt((m - l)^2 + 1) <= m.
+    """
+    memory, measured = inputs.runtime.memory, measured_memory(inputs)
+    error = predictive("memory", like_memory(inputs, measured))
+    share, middle = memory.fragmentation, float(np.exp(error.bias))
+    below = middle - error.eight_of_ten[0]
+    more, given_back = (most_unequal(plans, inputs) - 1) * (2 + share), share - memory.fragmentation_likely
+    if measured == ALLOCATED:
+        grows: BoolColumn = np.hypot(math.hypot(below, given_back), more) <= middle + share
+        return grows
+    grows = np.hypot(math.hypot((1 + share) * below, given_back), more) <= (1 + share) * middle
+    return grows & (math.hypot(below, 1) <= middle)
+
+
+def most_unequal(plans: Plans, inputs: Inputs) -> FloatColumn:
+    """How many times as many rows the busiest rank has in one of ten training runs as is usual, at most: those of
+    infinitely many tokens, whose chance makes both alike; shape (n,).
+    """
+    most = np.ones(len(plans))
+    if inputs.routes_as_usual:
+        unequal = inputs.with_expert_spread(expert_spread().most)
+        for kind in inputs.model.layer_kinds:
+            if kind.is_moe:
+                usual, more = (hottest_over_mean(plans, each, kind, np.inf) for each in (inputs, unequal))
+                most = np.maximum(most, column(more / usual))
+    return most

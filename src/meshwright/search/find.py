@@ -214,7 +214,7 @@ def _fitting(legal: Plans, inputs: Inputs, tally: _Tally) -> Footprints:
     Plans whose states alone do not fit are not priced, unless one of them may be the leanest.
     """
     pipelines, _ = pipelines_of(legal, inputs, keep_all_stages=False)
-    least = least_memory(legal, pipelines, inputs)
+    least = least_memory(pipelines, inputs)
     unfit = least.unfit.copy()
     unfit[np.argmin(least.device)] &= not unfit.all()
     memory = _footprints(legal, pipelines, ~unfit, inputs)

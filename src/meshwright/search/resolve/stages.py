@@ -12,6 +12,7 @@ from meshwright.cost.memory.fit import Verdict, verdict
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import stage_costs
 from meshwright.distinct import distinct_rows
+from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import RUNTIME_SPLIT, layers_before, layers_of_chunks
@@ -19,6 +20,7 @@ from meshwright.layout.stages import Stages
 from meshwright.schedules.peak import in_flight
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
+from meshwright.search.bounds import unfit_stages
 from meshwright.specs.inputs import Inputs
 
 
@@ -109,7 +111,7 @@ def _splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None) -> 
     """Every plan with the layers of its stages chosen.
 
     By the seconds, bytes and verdict of stage s with each run of layers, shape (pp, k), infinite where there is no such
-    stage. What a stage costs depends on its layers by kind alone: each number of them is priced once.
+    stage, or it cannot fit. What a stage costs depends on its layers by kind alone: each number of them is priced once.
     """
     layers, before = inputs.model.num_layers + 1, layers_before(inputs.model)
     first, last = np.triu_indices(layers)
@@ -123,16 +125,29 @@ def _splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None) -> 
             for plan in plans
         ]
     )
-    columns = Plans.of(plans)
-    seconds, held = stage_costs(columns, stages, inputs, times)
+    columns, of_chunks = Plans.of(plans), [layers_of_chunks(inputs, plan) for plan in plans]
+    own = [
+        start + np.arange(plan.pp) * len(counts) + run[np.cumsum(held) - held, np.cumsum(held)]
+        for plan, held, start in zip(plans, of_chunks, stages.start, strict=True)
+    ]
+    may_fit = ~unfit_stages(filling(columns), stages, inputs)
+    may_fit[np.concatenate(own)] = True
+    priced = np.flatnonzero(may_fit)
+    values = np.full((3, len(may_fit)), np.inf)
+    values[:, priced] = _priced(columns, stages.some_of_each(priced), inputs, times)
+    for plan, held, start in zip(plans, of_chunks, stages.start, strict=True):
+        of_plan = (each[start : start + plan.pp * len(counts)].reshape(plan.pp, -1) for each in values)
+        yield _fastest_split(plan, held, run, *of_plan)
+
+
+def _priced(plans: Plans, stages: Stages, inputs: Inputs, times: ShapeTimes | None) -> FloatColumn:
+    """Seconds, bytes and verdict of every stage, infinite where there is none; shape (3, r)."""
+    seconds, held = stage_costs(plans, stages, inputs, times)
     memory, routing = held.memory, held.routing_bytes(np.arange(len(stages.plan)))
     judged = verdict(memory.allocated, memory.reserved, memory.communicators, inputs, routing)
-    between = (stages.stage > 0) & (stages.stage < columns.pp[stages.plan] - 1)
+    between = (stages.stage > 0) & (stages.stage < plans.pp[stages.plan] - 1)
     there = ~between | (stages.layers.sum(axis=1) > 0)
-    values = [np.where(there, each, np.inf) for each in (seconds, memory.device, judged)]
-    for plan, start in zip(plans, stages.start, strict=True):
-        own = (each[start : start + plan.pp * len(counts)].reshape(plan.pp, -1) for each in values)
-        yield _fastest_split(plan, layers_of_chunks(inputs, plan), run, *own)
+    return np.where(there, np.array([seconds, memory.device, judged]), np.inf)
 
 
 def as_stages(plan: Plan, inputs: Inputs, block: IntColumn, layers: IntColumn) -> Stages:
