@@ -19,7 +19,7 @@ from meshwright.answers.alternatives import (
     neighbours,
     neighbours_section,
 )
-from meshwright.answers.document.blocks import Block
+from meshwright.answers.document.blocks import Block, Table
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.explain_table import explain_screen, messages_entry
 from meshwright.answers.links import axes
@@ -241,6 +241,22 @@ def test_the_knobs_are_shown_with_their_seconds_and_bytes() -> None:
         assert f"{format_seconds(each.estimate.step_time_s)}" in text
         assert f"{each.estimate.memory.device / 2**30:.1f}" in text
     assert f"{result.illegal} not legal, {result.idle} without effect" in text
+
+
+def test_changes_of_hardware_stand_by_themselves_and_what_gains_nothing_is_not_named_first() -> None:
+    inputs = question(llama_8b(), "2x8:h100", global_batch=64)
+    estimate = estimate_each([plan_of(inputs, tp=2)], inputs)[0]
+    result = sensitivity(estimate, inputs)
+    assert {"nodes", "network"} <= {each.knob for each in result.changes}
+    idle = replace(next(each for each in result.changes if each.knob == "precision"), estimate=estimate)
+    result = replace(result, changes=(idle, *result.changes))
+    [few] = [each for each in knobs_section(estimate, result, None, shown=50) if isinstance(each, Table)]
+    assert not any(row[0].startswith(("nodes", "network")) for row in few.rows)
+    assert not any(row[2] in ("+0.0%", "-0.0%") for row in few.rows)
+    _, hardware = (each for each in knobs_section(estimate, result, None) if isinstance(each, Table))
+    nodes = next(each for each in result.changes if each.change.startswith("nodes 2 -> 4"))
+    (row,) = (row for row in hardware.rows if row[0] == nodes.change)
+    assert row[3] == f"{nodes.estimate.tokens_per_s_per_gpu / estimate.tokens_per_s_per_gpu - 1:+.1%}"
 
 
 @pytest.mark.parametrize("degrees", [{"zero": 0}, {"tp": 2}, {"tp": 4}, {"tp": 8}])

@@ -24,6 +24,7 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
 from meshwright.search.crossover import HIGHEST, LOWEST, Crossover, CrossoverPoint, crossover
 from meshwright.search.find import SearchResult, find
+from meshwright.search.ties import share_of_ties
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from strategies import llama_8b, three_levels
@@ -152,7 +153,11 @@ def test_the_sentences_say_what_the_document_holds(cluster: str) -> None:
     assert f"{at}, {held['fastest']['family']} is predicted fastest" in said
     for entry in (held["fastest"], held["other"]):
         assert f"{entry['runtime']} with {Plan.from_dict(entry['plan'])}, " in said
-    if held["change"]:
+    if not held["told_apart"]:
+        apart = held["other"]["step_time_s"] / held["fastest"]["step_time_s"] - 1
+        assert f"They are {apart:.1%} apart, closer than predictions can tell" in said
+        assert "would be faster" not in said
+    elif held["change"]:
         word = "Above" if held["change"]["factor"] > 1 else "Below"
         told = re.search(rf"{word} about ([\d.]+) GB/s \(([\d.]+) times\) {held['other']['family']} would be", said)
         assert told
@@ -202,8 +207,26 @@ def test_a_family_without_plans_is_told_and_has_no_change() -> None:
     assert (entry["other"], entry["change"]) == (None, None)
 
 
+def apart(crossing: Crossover, longer: float = 1.0) -> Crossover:
+    """The same where the step of the slower family takes so much longer, as a share."""
+    assert crossing.other
+    seconds, time = crossing.fastest.estimate.step_time_s * (1 + longer), crossing.other.estimate.time
+    slower = replace(crossing.other.estimate, time=time._replace(compute_s=time.compute_s + seconds - time.total))
+    return replace(crossing, other=replace(crossing.other, estimate=slower))
+
+
+def test_families_that_predictions_cannot_tell_apart_have_no_bandwidth_at_which_the_winner_changes() -> None:
+    crossing = crossed("megatron-core", "torchtitan")
+    assert crossing.other
+    share = share_of_ties(crossing.fastest.inputs, published=False)
+    for longer, told in ((0.01, False), (2 * share, True)):
+        near = apart(crossing, longer)
+        assert crossover_entry(near)["told_apart"] is told
+        assert ("closer than predictions can tell" in said(near)[1]) is not told
+
+
 def test_where_no_bandwidth_changes_the_winner_the_range_is_told() -> None:
-    crossing = replace(crossed("megatron-core", "torchtitan"), change=None)
+    crossing = replace(apart(crossed("megatron-core", "torchtitan")), change=None)
     assert said(crossing)[1] == "No bandwidth from 3.12 GB/s to 800 GB/s changes that."
 
 
@@ -211,7 +234,7 @@ def test_where_no_bandwidth_changes_the_winner_the_range_is_told() -> None:
     ("factor", "word"), [(0.5, "Below about 25 GB/s (0.50"), (1.25, "Above about 62.5 GB/s (1.25")]
 )
 def test_the_change_is_told_with_its_side_and_that_all_links_change(factor: float, word: str) -> None:
-    crossing = crossed("megatron-core", "torchtitan")
+    crossing = apart(crossed("megatron-core", "torchtitan"))
     assert crossing.other
     change = CrossoverPoint(factor, factor * crossing.bandwidth, crossing.other, crossing.fastest)
     told = f"{word} times, for all links between nodes) {crossing.other.family} would be faster."

@@ -22,6 +22,10 @@ from meshwright.units import GIB, format_seconds
 MOST_PLANS = 1 << 16
 """Plans in a space that is searched for an explanation, which takes a second or so."""
 SHOWN = 5
+HARDWARE = ("nodes", "network")
+"""Changes that no setting makes: they have to be paid for."""
+NO_GAIN = 0.0005
+"""Of the step time, what is written as 0.0 %."""
 
 
 def cheap_search(inputs: Inputs, progress: Progress | None = None) -> SearchResult | None:
@@ -58,20 +62,28 @@ def neighbours_section(
 def knobs_section(
     estimate: Estimate, priced: Sensitivity, near: SearchResult | None, shown: int | None = None
 ) -> tuple[Block, ...]:
-    """Every single change, the safe ones first, the fastest first; of a plan that is not safe, what would be.
+    """Every single change, the safe ones first, the fastest first, and by themselves those of the hardware; of a plan
+    that is not safe, what would be.
 
-    shown: how many.
+    shown: how many, of settings alone, that change the step time or make the plan safer; None: all.
     """
     rescued = rescue_section(rescue(estimate, priced, near))
     if shown == 0:
         return tuple(rescued)
-    rows = tuple(_row(each, estimate) for each in priced.changes[:shown])
+    more = [each for each in priced.changes if each.knob in HARDWARE]
+    settings = [each for each in priced.changes if each.knob not in HARDWARE]
+    named = settings if shown is None else [each for each in settings if _moves(each, estimate)][:shown]
+    rows = tuple(_row(each, estimate) for each in named)
     outside = f", {priced.outside} outside the constraints" if priced.outside else ""
     note = f"Left out: {priced.illegal} not legal, {priced.idle} without effect{outside}."
-    if len(rows) < len(priced.changes):
-        note = f"{len(rows)} of {len(priced.changes)} changes: safe ones first, the fastest first."
+    if len(rows) < len(settings):
+        note = f"{len(rows)} of {len(settings)} changes: safe ones first, the fastest first."
     columns = ("change", "step", "gain", "GiB", "+/- GiB", "verdict")
-    return (*rescued, Table(columns, rows, "lrrrrw", "What one change would do", note))
+    tables = [Table(columns, rows, "lrrrrw", "What one change would do", note)]
+    if more and shown is None:
+        of_more = tuple(_hardware_row(each, estimate) for each in more)
+        tables.append(Table((*columns[:3], "per GPU", *columns[3:]), of_more, "lrrrrrw", "What more hardware would do"))
+    return (*rescued, *tables)
 
 
 def alternatives_entry(estimate: Estimate, inputs: Inputs, result: SearchResult | None) -> dict[str, Any]:
@@ -86,6 +98,19 @@ def alternatives_entry(estimate: Estimate, inputs: Inputs, result: SearchResult 
         return parts
     others = [priced_plan(each) | {"lost": why_lost(each, estimate)} for each in neighbours(result, estimate)]
     return parts | {"neighbours": others}
+
+
+def _moves(each: PricedChange, estimate: Estimate) -> bool:
+    """Whether a change makes a plan faster or slower by what is written of it, or safer."""
+    after = each.estimate
+    moved = abs(1 - after.step_time_s / estimate.step_time_s) >= NO_GAIN
+    return moved or after.verdict < estimate.verdict
+
+
+def _hardware_row(each: PricedChange, estimate: Estimate) -> tuple[str, ...]:
+    """With the tokens that each GPU makes a second more."""
+    row, per_gpu = _row(each, estimate), each.estimate.tokens_per_s_per_gpu / estimate.tokens_per_s_per_gpu - 1
+    return (*row[:3], f"{per_gpu:+.1%}", *row[3:])
 
 
 def _row(each: PricedChange, estimate: Estimate) -> tuple[str, ...]:

@@ -23,7 +23,9 @@ from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, Nothin
 from meshwright.search import fan_out
 from meshwright.search.crossover import Contender, Crossover, Family, crossover
 from meshwright.search.find import Progress, SearchResult, find
+from meshwright.search.published import unpublished
 from meshwright.search.space import size
+from meshwright.search.ties import share_of_ties
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import replaced_words, with_behaviours
 from meshwright.specs.constraints import Constraints
@@ -211,6 +213,7 @@ def crossover_entry(crossing: Crossover) -> dict[str, Any]:
     return fields_of(crossing, "bandwidth", "lowest_bandwidth", "highest_bandwidth") | {
         "fastest": _contender(crossing.fastest),
         "other": _contender(crossing.other) if crossing.other else None,
+        "told_apart": told_apart(crossing.fastest, crossing.other) if crossing.other else None,
         "change": fields_of(change, "factor", "bandwidth") | ends if change else None,
     }
 
@@ -220,8 +223,17 @@ def _contender(contender: Contender) -> dict[str, Any]:
     return runtime | fields_of(contender.estimate, "plan", "step_time_s", "verdict")
 
 
+def told_apart(fastest: Contender, other: Contender) -> bool:
+    """Whether predictions can tell which of the two is faster: by the share at which plans of one question tie."""
+    published = not any(unpublished(each.estimate.plan, each.inputs) for each in (fastest, other))
+    return other.estimate.step_time_s > fastest.estimate.step_time_s * (1 + share_of_ties(fastest.inputs, published))
+
+
 def _change_line(crossing: Crossover, other: Contender) -> str:
     change = crossing.change
+    if not told_apart(crossing.fastest, other):
+        apart = other.estimate.step_time_s / crossing.fastest.estimate.step_time_s - 1
+        return f"They are {apart:.1%} apart, closer than predictions can tell, so that either may be the faster one."
     if change is None:
         ends = " to ".join(map(_rounded, (crossing.lowest_bandwidth, crossing.highest_bandwidth)))
         return f"No bandwidth from {ends} changes that."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.errors import InvalidInput
+from meshwright.validation.score.validate import validate
 from meshwright.validation.score.where import row_filter
 from tables import llama
 
@@ -71,3 +72,12 @@ def test_text_and_numbers_are_not_compared(condition: str) -> None:
 def test_an_unknown_column_is_refused_with_the_nearest() -> None:
     with pytest.raises(InvalidInput, match=r"unknown column 'num_gpu'; nearest: .*num_gpus"):
         row_filter("tp == 1 or num_gpu == 8")
+
+
+def test_a_value_that_no_row_has_is_told_with_the_nearest_spellings() -> None:
+    answer = validate(where="gpu == 'mi300x'")
+    assert answer.score.rows == 0
+    (line,) = answer.unmatched
+    assert "no row has gpu 'mi300x'; nearest: 'MI300X" in line
+    assert line in str(answer.blocks()[0])
+    assert not validate(where="dataset == 'llmfoundry' and gpu == 'A100-SXM-40GB'").unmatched

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from meshwright.answers.document.blocks import Block
+from meshwright.answers.document.blocks import Block, Lines
 from meshwright.answers.public.answer import Answer
 from meshwright.answers.records import json_of
 from meshwright.errors import InvalidInput
@@ -21,7 +21,7 @@ from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import Outcome, Pair, outcomes_of
 from meshwright.validation.score.score import Score, score_of
 from meshwright.validation.score.screen import score_screen
-from meshwright.validation.score.where import row_filter
+from meshwright.validation.score.where import row_filter, unmatched
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +31,8 @@ class ValidateAnswer(Answer):
     score: Score
     outcomes: tuple[Outcome, ...]
     """What was measured and what is predicted, by configuration."""
+    unmatched: tuple[str, ...] = ()
+    """Where a condition holds for no row, which of its values no row has."""
 
     def __repr__(self) -> str:
         score = self.score
@@ -46,7 +48,11 @@ class ValidateAnswer(Answer):
 
     def blocks(self) -> tuple[Block, ...]:
         """The screen of `meshwright validate`."""
-        return score_screen(self.score)
+        if not self.unmatched:
+            return score_screen(self.score)
+        return Lines(("No row meets the condition:", *(f"- {each}" for each in self.unmatched))), *score_screen(
+            self.score
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """The configurations: seconds of a step and GiB, measured and predicted, and errors as shares."""
@@ -77,7 +83,8 @@ def validate(
     priced = partial(outcomes_of, progress=progress, executor=executor)
     outcomes = priced(configurations(rows))
     if not left_out:
-        return ValidateAnswer(score_of(outcomes), tuple(outcomes))
+        missing = () if rows or where is None else tuple(unmatched(where, table))
+        return ValidateAnswer(score_of(outcomes), tuple(outcomes), missing)
     published = outcomes if runs is None and where is None else priced(configurations(read_rows()))
     judged = leave_one_source_out(published, published, progress)
     outcomes = judged if outcomes is published else leave_one_source_out(outcomes, published, progress)

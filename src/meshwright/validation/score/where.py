@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import math
 import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from meshwright.errors import InvalidInput, UnknownName, quoted
@@ -30,6 +31,7 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     **ORDERS,
     **MEMBERSHIPS,
 }
+MOST_NEAR = 3
 EXAMPLE = "dataset == 'llmfoundry' and num_gpus >= 64"
 
 
@@ -50,6 +52,39 @@ def row_filter(expression: str) -> Callable[[Row], bool]:
         reason = f": {error}" if isinstance(error, InvalidInput) else ""
         raise InvalidInput(f"--where {quoted(expression)} is not a condition{reason}; for example: {EXAMPLE}") from None
     return lambda row: _holds(tree, row)
+
+
+def unmatched(expression: str, rows: Sequence[Row]) -> list[str]:
+    """Of the texts that a condition compares a column with, those that no row has, with the nearest that some have.
+
+    >>> unmatched("gpu == 'mi300x'", [{"gpu": "MI300X-192GB"}, {"gpu": "H100-SXM-80GB"}])
+    ["no row has gpu 'mi300x'; nearest: 'MI300X-192GB'"]
+    """
+    told = []
+    for column, text in _texts(ast.parse(expression.strip(), mode="eval").body):
+        known = sorted({row[column] for row in rows} - {""})
+        if text not in known:
+            near = _nearest(text, known)
+            hint = f"; nearest: {', '.join(map(quoted, near))}" if near else ""
+            told.append(f"no row has {column} {quoted(text)}{hint}")
+    return told
+
+
+def _texts(tree: ast.expr) -> Iterator[tuple[str, str]]:
+    """The columns that are compared with a text for being equal, or in a list, and each text."""
+    for node in ast.walk(tree):
+        for left, compare, right in _links(node) if isinstance(node, ast.Compare) else ():
+            if isinstance(left, ast.Name) and isinstance(compare, ast.Eq | ast.In) and left.id not in NUMBERS:
+                each = right.elts if isinstance(right, Listed) else [right] if isinstance(compare, ast.Eq) else []
+                yield from ((left.id, value) for value in map(_constant, each) if isinstance(value, str) and value)
+
+
+def _nearest(text: str, known: Sequence[str]) -> list[str]:
+    """The texts that hold it, whatever their capitals; else those that are spelled most alike."""
+    plain = {each: each.casefold() for each in known}
+    holding = [each for each in known if text.casefold() in plain[each]]
+    alike = difflib.get_close_matches(text.casefold(), plain.values(), n=MOST_NEAR)
+    return (holding or [each for each in known if plain[each] in alike])[:MOST_NEAR]
 
 
 def _check(node: ast.expr) -> None:
