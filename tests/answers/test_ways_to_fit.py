@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 
 import jsonschema
 
 from meshwright.answers.brief import plan_briefs
-from meshwright.answers.nothing_fits import HOPELESS, remedy_words
+from meshwright.answers.nothing_fits import HOPELESS, remedy_words, shortfall_words
 from meshwright.answers.plan_file import json_schema
 from meshwright.answers.plan_table import plan_document
 from meshwright.answers.public.plans import PlanAnswer
@@ -16,7 +17,7 @@ from meshwright.answers.ways_to_fit import first_of_each_kind, ways_entry, ways_
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.find import SearchResult, find
 from meshwright.search.remedies import remedies
-from strategies import llama_8b, question
+from strategies import llama_8b, llama_70b, question
 
 
 @cache
@@ -61,3 +62,12 @@ def test_the_plan_file_holds_the_ways() -> None:
     document = PlanAnswer(**vars(found("1x2:h100"))).to_dict()
     assert [each["verdict"] for each in document["what_would_fit"]] == ["safe"] * len(document["what_would_fit"])
     assert list(jsonschema.Draft202012Validator(json_schema()).iter_errors(json.loads(json.dumps(document)))) == []
+
+
+def test_the_error_says_what_of_the_job_was_assumed_and_writes_counts_as_screens_do() -> None:
+    given = question(llama_70b(), "1x8:h100", global_batch=32, sequence_length=8192)
+    assumed = given.replace(job=given.job.replace(assumptions=("sequence length 8192 (set it with --seq-len)",)))
+    result = replace(find(assumed), legal=1234)
+    assert "none of the 1,234 legal plans" in shortfall_words(result)
+    assert shortfall_words(result).endswith("Assumed: sequence length 8192 (set it with --seq-len).")
+    assert "Assumed" not in shortfall_words(replace(result, inputs=given))

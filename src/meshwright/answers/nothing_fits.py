@@ -93,10 +93,15 @@ def shortfall_words(result: SearchResult) -> str:
     """What the leanest plan of a search lacks, where none fits."""
     inputs, leanest, fit = result.inputs, result.leanest, result.leanest.fit
     return (
-        f"none of the {result.legal} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the one that "
+        f"none of the {result.legal:,} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the one that "
         f"needs least memory, {leanest.plan}, needs {format_gib(fit.needed_bytes)}, and "
-        f"{inputs.cluster.accelerator.id} has {format_gib(fit.visible_bytes)}."
+        f"{inputs.cluster.accelerator.id} has {format_gib(fit.visible_bytes)}.{assumed_words(inputs)}"
     )
+
+
+def assumed_words(inputs: Inputs) -> str:
+    """What of the job nobody gave, behind a blank; nothing where all is given."""
+    return f" Assumed: {'; '.join(inputs.job.assumptions)}." if inputs.job.assumptions else ""
 
 
 def remedy_entry(remedy: Remedy) -> dict[str, Any]:
