@@ -89,6 +89,20 @@ def test_a_folder_that_is_there_is_refused_before_the_search(tmp_path: Path) -> 
     assert "is there; give another folder, or --overwrite" in answer.message
 
 
+@pytest.mark.parametrize("command", ["launch", "plan"])
+@pytest.mark.parametrize(("model", "warned"), [("llama-3.1-8b", False), ("llama-3.1-70b", True)])
+def test_files_of_a_plan_that_will_not_fit_warn_first(command: str, model: str, warned: bool, tmp_path: Path) -> None:
+    """70B on 16 H100 may fit, and more likely does not; the files are written all the same."""
+    words = (model, "2x8:h100", "--seq-len", "8k", "--global-batch", "16", "--tp", "8", "--zero", "1")
+    words += ("--recompute", "full", "--pp", "2", "--micro-batch", "1")
+    answer = asked(command, *words, "--launch" if command == "plan" else "--out", str(tmp_path / "run"))
+    assert answer.code == 0, answer
+    said = answer.message if command == "plan" else answer.out
+    head = (tmp_path / "run" / "train.sh").read_text().splitlines()[1]
+    assert ("WARNING: this plan will probably run out of memory" in said) == warned
+    assert head.startswith("# WARNING: this plan will probably run out of memory") == warned
+
+
 def test_a_nearest_plan_that_does_not_fit_is_not_written(tmp_path: Path) -> None:
     plan = ["llama-3.1-70b", "3x8:h100", "--global-batch", "96", "--seq-len", "8k", "--tp", "8", "--pp", "3"]
     answer = asked("launch", *plan, "--to", "deepspeed", "--nearest", "--out", str(tmp_path / "run"))

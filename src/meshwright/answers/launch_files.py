@@ -32,6 +32,8 @@ from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.units import format_seconds
 from meshwright.version import VERSION
 
+LIKELY = 0.5
+"""Probability of fitting below which files warn."""
 WRITERS: dict[str, Callable[[Launch, Sequence[str]], dict[str, str]]] = {
     "megatron-lm": argument_files,
     "megatron-deepspeed": argument_files,
@@ -55,6 +57,11 @@ class LaunchFiles:
     """Text by name."""
     replaced: tuple[str, ...]
     """What differs from the plan that was asked for."""
+
+    @property
+    def warning(self) -> tuple[str, ...]:
+        """One line where the plan more likely runs out of memory than not."""
+        return memory_warning(self.estimate)
 
 
 def framework_of(runtime: str) -> str:
@@ -106,6 +113,16 @@ def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False
     return LaunchFiles(launch, estimate, WRITERS[name](launch, _notes(launch, estimate, replaced, carried)), replaced)
 
 
+def memory_warning(estimate: Estimate) -> tuple[str, ...]:
+    """What files and the screen say of a plan that more likely runs out of memory than not; nothing of others."""
+    if (chance := estimate.fit.probability) >= LIKELY:
+        return ()
+    return (
+        f"WARNING: this plan will probably run out of memory; it fits with a probability of {chance:.0%}. "
+        "meshwright explain with this plan names changes with which it fits.",
+    )
+
+
 def _require_fitting(estimate: Estimate, inputs: Inputs) -> None:
     """Raise `NothingFits` for a nearest plan that does not fit: nobody chose it."""
     if estimate.verdict.fits:
@@ -150,6 +167,7 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
     inputs, table = launch.inputs, launch.table
     cluster, job = inputs.cluster, inputs.job
     return [
+        *memory_warning(estimate),
         f"{inputs.model.name} on {cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}: {launch.plan}",
         f"Written by Meshwright {VERSION} for {table.framework} ({table.release}).",
         f"{sequences(job.global_batch)} of {job.sequence_length} tokens a step, {job.precision}.",
