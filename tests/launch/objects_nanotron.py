@@ -18,6 +18,7 @@ from objects import print_answers, stand_in, started
 
 ABSENT = ("flash_attn", "grouped_gemm", "transformer_engine", "datasets", "triton")
 FILLED = {"NANOTRON": "/nanotron", "TOKENIZER": "gpt2", "DATASET": "/data", "STEPS": "1000", "LEARNING_RATE": "3e-4"}
+FILLED |= {"WARMUP_STEPS": "10"}
 FILLED |= {"ROPE_THETA": "500000", "NORM_EPSILON": "1e-5", "CHECKPOINTS": "/checkpoints"}
 
 
@@ -32,6 +33,7 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     config = get_config_from_file(words[words.index("--config-file") + 1])
     parallel, tokens, model, optimizer = config.parallelism, config.tokens, config.model.model_config, config.optimizer
     half = {torch.bfloat16: "bf16", torch.float16: "fp16"}[config.model.dtype]
+    assert optimizer.learning_rate_scheduler.lr_decay_steps == 990
     assert model.rope_theta == float(FILLED["ROPE_THETA"])
     return {
         **degrees_and_layers(config, case["ranks"]),

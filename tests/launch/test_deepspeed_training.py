@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from meshwright.answers.launch_folder import write_folder
 from meshwright.cost.shard import vocabulary_rows
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
+from meshwright.launch.imports.patch import patch_of
 from meshwright.launch.imports.question import Given, question_of_file
 from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
@@ -133,3 +135,11 @@ def test_the_batch_of_a_file_with_autotp_counts_every_tensor_parallel_rank(tmp_p
     read = question_of_file(tmp_path / "deepspeed.json", given)
     assert (read.inputs.job.global_batch, str(read.plan)) == (32, "tp2 pp1 dp8 zero1 mbs1 m4")
     assert any("train_batch_size 64 counts each sequence on all 2" in note for note in read.notes)
+    other = replace(read.plan, tp=4, dp=4, num_microbatches=8)
+    patch = patch_of(read, other, read.inputs)
+    assert patch.settings == {
+        "tensor_parallel.autotp_size": 4,
+        "gradient_accumulation_steps": 8,
+        "train_batch_size": None,
+    }
+    assert [line for line in patch.diff.splitlines() if line.startswith("-{") and '"train_batch_size": 64' in line]

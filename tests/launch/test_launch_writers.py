@@ -209,6 +209,13 @@ def test_torchtitan_is_not_started_before_all_is_filled_in() -> None:
     assert len(taken) == 5
 
 
+def test_the_warm_up_of_nanotron_is_the_users() -> None:
+    """What the steps leave after it decays: with fixed ones a short run had a negative number of them."""
+    files = launch_files(PLANS["nanotron"], asked("nanotron"), "nanotron").files
+    assert "lr_warmup_steps: FILL_IN_WARMUP_STEPS" in files["nanotron.yaml"]
+    assert "${WARMUP_STEPS:?steps of warm-up, fewer than STEPS" in files["train.sh"]
+
+
 @pytest.mark.parametrize("name", ["nanotron", "llm-foundry"])
 def test_numbers_that_are_filled_in_are_numbers_of_yaml(name: str, tmp_path: Path) -> None:
     """PyYAML takes 3e-4 for text, and nanotron refuses text for a number."""

@@ -39,6 +39,7 @@ def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
     keys += [key for key in _implied(question) if key in after and key not in keys]
     given = question.settings.by_key()
     changed = {key: after.get(key) for key in keys if key in after or key in given}
+    changed |= dict.fromkeys(_miscounted(question, plan, after))
     changed |= dict.fromkeys(key for key in _spelled_otherwise(question, keys) if key not in after)
     if before == after:
         return Patch({}, "")
@@ -68,6 +69,17 @@ def _spelled_otherwise(question: LaunchQuestion, keys: list[str]) -> list[str]:
     given = question.settings.by_key()
     choices = [{key for case in choice.cases for key in case.settings} for choice in question.table.choices]
     return [key for choice in choices if choice & {*keys} for key in choice if key in given and key not in keys]
+
+
+def _miscounted(question: LaunchQuestion, plan: Plan, after: Settings) -> list[str]:
+    """Settings of the file that are not written beside tensor parallelism, and mean something else with each degree, as
+    the batch does that DeepSpeed counts on every rank.
+    """
+    if plan.tp == question.plan.tp:
+        return []
+    given = question.settings.by_key()
+    rows = [row for row in question.table.rows.values() if "not tensor_parallel" in row.when]
+    return [row.key for row in rows if row.key in given and row.key not in after]
 
 
 def _implied(question: LaunchQuestion) -> list[str]:
