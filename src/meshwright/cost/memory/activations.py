@@ -122,7 +122,7 @@ def _copied_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -
     width = copies * shard.core
     if activations.keeps_packed_projections and attention.heads == attention.kv_heads and not attention.qkv_bias:
         width = width + (plan.cp == 1) * (shard.key + shard.value)
-    return HALF_BYTES * shard.tokens * width
+    return 1.0 * HALF_BYTES * shard.tokens * width
 
 
 def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, saved: Saved) -> Floats:
