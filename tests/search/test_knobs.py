@@ -18,6 +18,7 @@ from meshwright.search.knobs import knobs
 from meshwright.search.resolve.stages import best_splits
 from meshwright.search.sensitivity import PricedChange, Sensitivity, cheapest_safe, sensitivity
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.read_model import read_model
 from strategies import gpt_like, latent, llama_8b, llama_70b, mixture, question
 
 ASKED: dict[str, tuple[Inputs, dict[str, Any]]] = {
@@ -141,6 +142,16 @@ def test_a_host_that_is_held_up_can_be_let_go_and_not_the_other_way_round(switch
     assert (let_go.change, let_go.estimate.step_time_s) == (f"{switch} false -> true", before.step_time_s)
     assert before.step_time_s < estimate.step_time_s
     assert not [each for each in answered("experts").changes if switch in each.change]
+
+
+@pytest.mark.parametrize(("name", "offered"), [("llama-3.1-8b", True), ("llama-3.2-1b", False)])
+def test_logits_that_tensor_ranks_gather_can_stay_divided(name: str, offered: bool) -> None:
+    inputs = question(read_model(name), "1x8:h100", "deepspeed")
+    plan = Plan(tp=4, dp=2, zero=1, num_microbatches=inputs.job.global_batch // 2)
+    (priced,) = estimate_each([plan], inputs)
+    changes = [each for each in sensitivity(priced, inputs).changes if each.knob == "gathers_logits"]
+    assert len(changes) == offered
+    assert all(each.estimate.step_time_s < priced.step_time_s for each in changes)
 
 
 def test_layers_by_cost_are_a_change_like_any_other() -> None:

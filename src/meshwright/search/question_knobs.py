@@ -93,6 +93,8 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
             yield _of_runtime(inputs, "attention", inputs.attention_kernel, name, **kernels)
     if fused := with_fused_experts(inputs):
         yield FUSED_EXPERTS, [QuestionChange(fused, FieldChange(FUSED_EXPERTS, "off", "on"), {})]
+    if runtime.sharding.joins_logits(inputs.model):
+        yield _of_runtime(inputs, "gathers_logits", "true", "false", gathers_logits=False)
     for name in ("binds_ranks", "runs_ahead"):
         if not getattr(runtime.host, name):
             yield _of_runtime(inputs, name, "false", "true", **{name: True})
