@@ -182,7 +182,18 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("gradients_in_fp32", (WIDE, {}), (LLAMA, {}), "--accumulate-allreduce-grads-in-fp32: gradients of 4 bytes"),
     ("gradients_in_bf16", (HALF, {}), (LLAMA, {}), "--grad-reduce-in-bf16: gradients of 2 bytes"),
     ("gradients_in_fp16", (FP16_HALF, {}), (FP16, {}), "no --accumulate-allreduce-grads-in-fp32: gradients of 2 bytes"),
-    ("activation_offloading", (LLAMA, {"recompute": "full"}), (LLAMA, {}), "no --cpu-offloading: it needs pp 1 and"),
+    (
+        "activation_offloading",
+        (LLAMA, {"pp": 2}),
+        (LLAMA, {}),
+        "no --cpu-offloading: it needs pp 1; this plan has pp 2",
+    ),
+    (
+        "activation_offloading_of_recomputed",
+        (LLAMA, {"recompute": "full"}),
+        (LLAMA, {"recompute": "full", "pp": 2}),
+        "no --cpu-offloading: it needs no recomputation; that of this plan is full",
+    ),
     (
         "saved_activations_of_sequences",
         (LLAMA, {"tp": 2, "sp": True, "recompute": "full"}),

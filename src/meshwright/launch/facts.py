@@ -131,9 +131,9 @@ def _recomputation(plan: Plan) -> Facts:
         "recompute_full": full,
         "recompute_modules": " ".join(names_of(plan.recompute_modules)),
         "recompute_selective": selective,
+        "recomputed": plan.recompute != Recompute.NONE,
         "recomputes_beyond_attention": plan.recompute_modules != RecomputeModules.CORE_ATTENTION,
         "recomputes_exchanges": full or (selective and RecomputeModules.EXPERTS in plan.recompute_modules),
-        "staged_or_recomputed": plan.pp > 1 or plan.recompute != Recompute.NONE,
     }
 
 
