@@ -48,22 +48,22 @@ def first_rows(*columns: IntColumn) -> tuple[IntColumn, IntColumn]:
     if count <= 1:
         return np.arange(count), np.zeros(count, dtype=np.int64)
     code: IntColumn = np.zeros(count, dtype=np.int64)
-    radix = 1
+    radix, least = 1, 0
     for column in columns:
         low, high = int(np.minimum.reduce(column)), int(np.maximum.reduce(column))
         if low == high:
             continue
         width = high - low + 1
-        if radix * width > LARGEST_CODE:
-            (first, code), (_, column) = _places(code, radix), _places(column - low, width)
-            low, width, radix = 0, int(column.max()) + 1, len(first)
-        # In place: code * width + column - low.
+        if (radix + abs(least)) * width + abs(low) > LARGEST_CODE:
+            (first, code), (_, column) = _places(code - least, radix), _places(column - low, width)
+            low, width, radix, least = 0, int(column.max()) + 1, len(first), 0
+        # In place: code * width + column, of which the least is taken away when all columns are in.
         if radix > 1:
             code *= width
         code += column
-        if low:
-            code -= low
+        least = least * width + low
         radix *= width
+    code -= least
     return _places(code, radix) if radix > 1 else (np.zeros(1, dtype=np.int64), code)
 
 

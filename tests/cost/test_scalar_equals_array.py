@@ -35,6 +35,7 @@ from meshwright.cost.memory.saved import Saved
 from meshwright.cost.memory.stage_parameters import stage_parameters
 from meshwright.cost.memory.states import stage_states
 from meshwright.cost.repeated import repeated_parts
+from meshwright.cost.shapes import pipelines_of
 from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.cost.unit import micro_batch_shapes, unit_times
@@ -386,7 +387,7 @@ def test_shapes_take_what_the_plans_own_layers_take_whatever_the_rank_order(orde
     inputs, plans = questions()[QUESTIONS[0]], _plans(QUESTIONS[0])
     inputs = inputs.replace(runtime=inputs.runtime.replace(rank_order=order))
     kind = inputs.model.layer_kinds[0]
-    shapes = micro_batch_shapes(plans, inputs)
+    shapes = micro_batch_shapes(plans, inputs, pipelines_of(plans, inputs, keep_all_stages=False)[0])
     priced = (
         unit_times(shapes.plans, inputs, some_not_recomputed=False).layers[0].exposed_forward.tensor[shapes.of_plan]
     )

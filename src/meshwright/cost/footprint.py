@@ -47,7 +47,7 @@ class Footprints:
     @classmethod
     def of(cls, plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> Self:
         """What plans hold whose stages are given, with the layers of multi-token prediction among them."""
-        shapes = micro_batch_shapes(plans, inputs)
+        shapes = micro_batch_shapes(plans, inputs, pipelines)
         runs = Runs.of(plans, stages, pipelines, shapes)
         held = stage_memory(stages, pipelines, runs, plans, inputs)
         return cls(
@@ -177,7 +177,7 @@ def step_events(plan: Plan, inputs: Inputs, stage: int = 0) -> list[MemoryEvent]
     """
     plans = Plans.of([plan])
     pipelines, stages = pipelines_of(plans, inputs, keep_all_stages=True)
-    runs = Runs.of(plans, stages, pipelines, micro_batch_shapes(plans, inputs))
+    runs = Runs.of(plans, stages, pipelines, micro_batch_shapes(plans, inputs, pipelines))
     return stage_steps(stages, pipelines, runs, plans, inputs).events(stage)
 
 

@@ -21,8 +21,8 @@ from meshwright.cost.compute.ends import EndTime, embedding_time, head_time, pre
 from meshwright.cost.compute.host import issue_time
 from meshwright.cost.compute.layer import LINEAR_SHAPE, LayerTime, layer_time
 from meshwright.cost.compute.work import Work
-from meshwright.cost.shapes import Shapes, alone, distinct_shapes, on_shapes
-from meshwright.distinct import combined
+from meshwright.cost.shapes import PIPELINE, Pipelines, Shapes, alone, distinct_shapes, on_shapes
+from meshwright.distinct import combined, distinct_rows
 from meshwright.layout.plans import Layout, Plans, without_recompute
 from meshwright.schedules.pipeline import PassTimes
 from meshwright.specs.inputs import Inputs
@@ -119,22 +119,27 @@ class UnitTimes(NamedTuple):
     """With those of multi-token prediction, and what it computes ahead of its transformer layers."""
 
 
-def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
+def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, the axes that the rank order numbers before tp,
     the pipeline where it says whether exchanges of experts overlap, and whether the stage of ZeRO is 3 where the host
-    issues more under it. plans: shape (n,). Returns plans of the distinct shapes, and the index of each among them.
+    issues more under it. plans: shape (n,); pipelines: theirs. Returns plans of the shapes, and the row of each plan.
 
+    >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.layout.plans import Plans
     >>> from meshwright.specs.examples import LLAMA
-    >>> shapes = micro_batch_shapes(Plans.of([Plan(tp=2, pp=2), Plan(tp=2, pp=4)]), LLAMA)
-    >>> len(shapes.plans)  # stages share the shape of a micro-batch
+    >>> plans = Plans.of([Plan(tp=2, pp=2), Plan(tp=2, pp=4)])  # their stages share the shape of a micro-batch
+    >>> len(micro_batch_shapes(plans, LLAMA, pipelines_of(plans, LLAMA, keep_all_stages=False)[0]).plans)
     1
     """
-    fields = shape_fields(inputs)
+    fields, distinct = shape_fields(inputs), pipelines.plans
     if "zero" in fields:
-        plans = replace(plans, zero=np.where(plans.zero == GATHERS, GATHERS, 0))
-    return distinct_shapes(plans, fields)
+        distinct = replace(distinct, zero=np.where(distinct.zero == GATHERS, GATHERS, 0))
+    # What follows from pipelines is told apart of these, (p,); the rest of each plan, (n,).
+    shared = distinct_shapes(distinct, [name for name in fields if name in PIPELINE])
+    own = {name: getattr(plans, name) for name in fields if name not in PIPELINE}
+    (shape, *columns), of_plan = distinct_rows(shared.of_plan[pipelines.of_plan], *own.values())
+    of_pipeline = {name: getattr(shared.plans, name)[shape] for name in fields if name in PIPELINE}
+    return Shapes(Plans.filled(of_pipeline | dict(zip(own, columns, strict=True)), plans.chunkings), of_plan)
 
 
 def shape_fields(inputs: Inputs) -> tuple[str, ...]:

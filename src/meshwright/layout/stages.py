@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn
 from meshwright.distinct import distinct_rows
@@ -182,8 +183,10 @@ def signature_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> tuple[S
         for row in zip(*(signature.tolist() for signature in signatures), strict=True)
     ]
     tables = tables or [_signature(given, PipelineSplit(1, 1), (0, 1, 1, 0), keep_all)]
-    heights = np.array([len(table["stage"]) for table in tables])
-    joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    heights = np.array([len(table) for table in tables])
+    # Of hundreds of tables one copy of all bytes, in place of one for every column.
+    rows = np.frombuffer(b"".join(table.tobytes() for table in tables), tables[0].dtype)
+    joined = {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.fields or ()}
     each = Stages(plan=np.repeat(np.arange(len(tables)), heights), start=np.cumsum(heights) - heights, **joined)
     return each.spread(index)
 
@@ -219,11 +222,9 @@ def ends_apart(plan: Layout) -> Bools:
 
 
 @lru_cache(maxsize=2048)
-def _signature(
-    given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], keep_all: bool
-) -> dict[str, IntColumn | BoolColumn]:
-    """The stages of one pipeline; turns: its schedule, micro-batches, group of them and layers recomputed. A search
-    asks for the same ones again and again.
+def _signature(given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], keep_all: bool) -> NDArray[np.void]:
+    """The stages of one pipeline, with a field for every column; turns: its schedule, micro-batches, group of them and
+    layers recomputed. A search asks for the same ones again and again.
     """
     schedule, micro_batches, group, recomputed = turns
     shape = PipelineShape(stages=pipeline.pp, micro_batches=micro_batches, chunks=pipeline.vpp, microbatch_group=group)
@@ -237,9 +238,17 @@ def _signature(
         "model_layers_not_recomputed": np.tile(of_block.sum(axis=0), (pipeline.pp, 1)),
     }
     if keep_all or given.keeps_messages or (given.defers_reduction and splits_backward(schedule)):
-        return table
-    chosen = _undominated(table)
-    return {name: column[chosen] for name, column in table.items()}
+        return _rows(table)
+    return _rows(table)[_undominated(table)]
+
+
+def _rows(table: dict[str, IntColumn | BoolColumn]) -> NDArray[np.void]:
+    """The rows of columns, each with the bytes of all of them."""
+    kinds = {name: bool if column.dtype == bool else np.int64 for name, column in table.items()}
+    rows = np.empty(len(table["stage"]), [(name, kind, table[name].shape[1:]) for name, kind in kinds.items()])
+    for name, column in table.items():
+        rows[name] = column
+    return rows
 
 
 class _Worked(NamedTuple):
