@@ -56,7 +56,8 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
         return ()
     tokens = residual_tokens(plan, inputs)
     share = overlaps_micro_batches(plan, inputs, kind) * overlap_share(inputs)
-    there, back = (token_messages(plan, inputs, kind, tokens, width) for width in inputs.dispatch_bytes)
+    of_width = {width: token_messages(plan, inputs, kind, tokens, width) for width in {*inputs.dispatch_bytes}}
+    there, back = (of_width[width] for width in inputs.dispatch_bytes)
     opposite = layer.backward.total
     again = (plan.recompute == Recompute.FULL) + repeated_parts(plan, kind).experts
     return (

@@ -129,7 +129,9 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, plan.recompute == Recompute.FULL
     # What regions gather: in full recomputation all of them again, in selective the feed-forward block alone.
     width, expanded = _entry_widths(inputs, kind)
-    gathers = {size: _gathered(region.ranks, plan, inputs, size, fused) for size in set(inputs.sequence_gather_bytes)}
+    gathers: dict[float, Messages] = {HALF_BYTES: region.enter}
+    for size in {*inputs.sequence_gather_bytes} - {HALF_BYTES}:
+        gathers[size] = _gathered(region.ranks, plan, inputs, size, fused)
     operand, gradient_enter = (gathers[size] for size in inputs.sequence_gather_bytes)
     enter, gradient_enter = resized(operand, width), resized(gradient_enter, width)
     enter_again, expand = resized(operand, where(full, width, 1.0)), resized(region.enter, expanded)
