@@ -8,9 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn
+from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn, Rows, rows_of
 from meshwright.distinct import distinct_rows
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plans import Layout, Plans
@@ -222,7 +221,7 @@ def ends_apart(plan: Layout) -> Bools:
 
 
 @lru_cache(maxsize=2048)
-def _signature(given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], keep_all: bool) -> NDArray[np.void]:
+def _signature(given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], keep_all: bool) -> Rows:
     """The stages of one pipeline, with a field for every column; turns: its schedule, micro-batches, group of them and
     layers recomputed. A search asks for the same ones again and again.
     """
@@ -238,17 +237,8 @@ def _signature(given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], k
         "model_layers_not_recomputed": np.tile(of_block.sum(axis=0), (pipeline.pp, 1)),
     }
     if keep_all or given.keeps_messages or (given.defers_reduction and splits_backward(schedule)):
-        return _rows(table)
-    return _rows(table)[_undominated(table)]
-
-
-def _rows(table: dict[str, IntColumn | BoolColumn]) -> NDArray[np.void]:
-    """The rows of columns, each with the bytes of all of them."""
-    kinds = {name: bool if column.dtype == bool else np.int64 for name, column in table.items()}
-    rows = np.empty(len(table["stage"]), [(name, kind, table[name].shape[1:]) for name, kind in kinds.items()])
-    for name, column in table.items():
-        rows[name] = column
-    return rows
+        return rows_of(table)
+    return rows_of(table)[_undominated(table)]
 
 
 class _Worked(NamedTuple):

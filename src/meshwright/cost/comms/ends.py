@@ -23,6 +23,7 @@ def embedding_exchanges(region: Region, inputs: Inputs) -> tuple[Exchange, ...]:
     region: of `tensor_region`. Returns bytes and seconds for one micro-batch. Source: Megatron-LM,
     tensor_parallel/layers.py, VocabParallelEmbedding.
 
+    >>> from meshwright.cost.comms.tensor import tensor_region
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
     >>> forward, _ = embedding_exchanges(tensor_region(Plan(tp=8, sp=True), LLAMA), LLAMA)
@@ -44,6 +45,7 @@ def head_exchanges(region: Region, plan: Layout, inputs: Inputs, head: EndTime) 
     and seconds for one micro-batch. Source: Megatron-LM, tensor_parallel/cross_entropy.py (maximum, target logit, sum
     of exponentials); DeepSpeed 0.19.8, module_inject/layers.py, GatherFromTensorParallelRegion.
 
+    >>> from meshwright.cost.comms.tensor import tensor_region
     >>> from meshwright.cost.compute.ends import head_time
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -79,6 +81,7 @@ def prediction_exchanges(region: Region, plan: Layout, inputs: Inputs) -> tuple[
     region: of `tensor_region`; plan: scalar or array (n,). Returns bytes and seconds for one micro-batch.
     Source: Megatron-LM, core/transformer/multi_token_prediction.py, _concat_embeddings.
 
+    >>> from meshwright.cost.comms.tensor import tensor_region
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
     >>> plan = Plan(tp=8, sp=True)
