@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 IntColumn: TypeAlias = NDArray[np.integer[Any]]
 FloatColumn: TypeAlias = NDArray[np.floating[Any]]
 BoolColumn: TypeAlias = NDArray[np.bool_]
-Rows: TypeAlias = NDArray[np.void]
-"""Columns of one length, row by row, with a field for each."""
 
 Ints: TypeAlias = int | IntColumn
 """A whole number or a column of them, shape (n,)."""
@@ -109,17 +107,3 @@ def keep_freed_memory() -> None:
     libraries take no notice.
     """
     np.empty(LARGEST_THRESHOLD, dtype=np.int8)
-
-
-def rows_of(columns: dict[str, IntColumn | BoolColumn]) -> Rows:
-    """The rows of columns, counts of 8 bytes and truths of 1; columns: of one length, shape (n, ...); rows: (n,).
-
-    >>> rows_of({"stage": np.array([0, 1]), "last": np.array([False, True])}).tolist()
-    [(0, False), (1, True)]
-    """
-    kinds = {name: bool if column.dtype == bool else np.int64 for name, column in columns.items()}
-    first, *_ = columns.values()
-    rows = np.empty(len(first), [(name, kind, columns[name].shape[1:]) for name, kind in kinds.items()])
-    for name, column in columns.items():
-        rows[name] = column
-    return rows

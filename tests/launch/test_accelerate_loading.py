@@ -11,31 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from launch_configs import TINY_LLAMA
 from meshwright.answers.launch_files import launch_files
 from meshwright.layout.plan import Plan
 from meshwright.specs.read_model import read_model
 from strategies import question
 
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 128,
-    "max_position_embeddings": 512,
-    "rms_norm_eps": 1e-6,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-}
-
 
 @pytest.mark.slow
 @pytest.mark.clients("accelerate", "transformers")
 def test_a_rank_without_weights_gets_those_of_the_first_with_its_own_rotary_buffers(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "config.json").write_text(json.dumps(TINY_LLAMA))
     inputs = question(read_model(str(tmp_path)), "1x2:h100", "accelerate", sequence_length=64, global_batch=2)
     script = tmp_path / "train.py"
     script.write_text(launch_files(Plan(dp=2, zero=3), inputs, "accelerate").files["train.py"])
@@ -50,5 +36,5 @@ def test_a_rank_without_weights_gets_those_of_the_first_with_its_own_rotary_buff
     told = json.loads(done.stdout.splitlines()[-1])
     assert len(told["same"]) == 21
     assert all(told["same"])
-    assert 0 < told["loss"] < 2 * math.log(CONFIG["vocab_size"])
+    assert 0 < told["loss"] < 2 * math.log(TINY_LLAMA["vocab_size"])
     assert all(1 < total < 2 for total in told["buffers"])

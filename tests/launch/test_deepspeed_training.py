@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from launch_configs import TINY_LLAMA
 from meshwright.answers.launch_files import launch_files
 from meshwright.answers.launch_folder import write_folder
 from meshwright.cost.shard import vocabulary_rows
@@ -25,20 +26,6 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.read_model import read_model
 from strategies import question
 
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 128,
-    "max_position_embeddings": 512,
-    "rms_norm_eps": 1e-6,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-}
 STEPS = 2
 SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "head_dim": 16}
 SIZES |= {"num_key_value_heads": 2, "vocab_size": 256}
@@ -51,7 +38,7 @@ SPLIT = launch_table("deepspeed").split_weights
 @pytest.mark.clients("deepspeed", "transformers")
 @pytest.mark.parametrize("plan", [Plan(dp=2, zero=2, micro_batch=2, num_microbatches=2), Plan(tp=2, micro_batch=2)])
 def test_the_folder_trains(plan: Plan, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "config.json").write_text(json.dumps(TINY_LLAMA))
     (tmp_path / "tokens").write_bytes((5).to_bytes(4, "little") * 65 * 8)
     batch = plan.dp * plan.micro_batch * plan.num_microbatches
     inputs = question(read_model(str(tmp_path)), "1x2:h100", "deepspeed", sequence_length=64, global_batch=batch)

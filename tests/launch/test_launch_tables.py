@@ -12,8 +12,9 @@ from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import differences, fields_of, question_of
 from meshwright.launch.forms import FORMS, read_value
 from meshwright.launch.spelling import settings_of, understand
-from meshwright.launch.table import launch_table, launch_tables
+from meshwright.launch.table import launch_table, launch_tables, table_of
 from meshwright.layout.plan import Plan
+from meshwright.specs.catalog import names
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.read_cluster import read_cluster
@@ -109,6 +110,13 @@ def test_unknown_tables_are_named() -> None:
     with pytest.raises(UnknownName, match="megatron-lm"):
         launch_table("megatron")
     assert {"deepspeed", "megatron-lm", "torchtitan"} <= {*launch_tables()}
+
+
+def test_the_table_of_a_runtime_is_the_first_that_names_it() -> None:
+    """Though only the tables that mention it are parsed."""
+    every = {name: launch_table(name).runtimes for name in launch_tables()}
+    for runtime in {*names("runtimes"), *(each for runtimes in every.values() for each in runtimes)}:
+        assert table_of(runtime) == next((name for name in every if runtime in every[name]), None)
 
 
 @pytest.mark.parametrize("name", launch_tables())

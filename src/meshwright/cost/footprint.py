@@ -111,9 +111,7 @@ class Footprints:
     def bounds(self) -> Bounds:
         """What the worst stage holds in eight of ten runs, bytes, shape (n,)."""
         worst = self.worst_memory
-        allocated = worst.allocated
-        reserved = allocated + worst.fragmentation
-        return bounds(allocated, reserved, worst.communicators, self.inputs, self.worst_routing)
+        return bounds(worst.allocated, worst.reserved, worst.communicators, self.inputs, self.worst_routing)
 
     @cached_property
     def verdict(self) -> IntColumn:

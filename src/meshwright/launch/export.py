@@ -160,7 +160,6 @@ def _spelled_or_refused(
         raise InvalidSpec(error.subject, error.faults, _elsewhere(inputs, name)) from None
 
 
-@lru_cache(maxsize=32)
 def _elsewhere(inputs: Inputs, name: str) -> str:
     """The frameworks but one that have settings for a model and a plan that fits, as options; where none has, those
     whose plans do not fit; empty where none has settings.
@@ -181,6 +180,7 @@ def _ways(options: list[str]) -> str:
     return ", or with ".join(f"--runtime {each}" for each in ways)
 
 
+@lru_cache(maxsize=256)
 def _options(name: str, inputs: Inputs) -> list[tuple[str, bool | None]]:
     """The runtime and the options with which a search finds plans of a framework for a model, and whether one of them
     fits, None where that is not known; empty where it has no settings for it.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import IntColumn, Ints, larger, some, where
+from meshwright.arrays import Ints, larger, some, where
 from meshwright.distinct import distinct_rows
 from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
@@ -140,16 +140,11 @@ def placements(degree: Ints, stride: Ints, blocks: Sequence[int], world: int) ->
     """The same for blocks of several sizes. blocks: ranks in each."""
     if np.ndim(degree) == np.ndim(stride) == 0:
         return tuple(Placement(*_placement(int(degree), int(stride), block, world)) for block in blocks)
-    (degrees, strides), index = distinct_rows(*(_as_long(*pair) for pair in ((degree, stride), (stride, degree))))
+    (degrees, strides), index = distinct_rows(*np.broadcast_arrays(degree, stride))
     pairs = list(zip(degrees.tolist(), strides.tolist(), strict=True))
     # Of every block the two numbers of every distinct pair: shape (k, 2).
     placed = (np.array([_placement(*pair, block, world) for pair in pairs], dtype=np.int64) for block in blocks)
     return tuple(Placement(*(numbers.take(index) for numbers in each.reshape(-1, 2).T)) for each in placed)
-
-
-def _as_long(counts: Ints, other: Ints) -> IntColumn:
-    """A column as long as the other one."""
-    return counts if isinstance(counts, np.ndarray) and counts.ndim else np.full(np.shape(other), counts)
 
 
 @lru_cache(maxsize=4096)

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn, Rows, rows_of
+from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn
 from meshwright.distinct import distinct_rows
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plans import Layout, Plans
@@ -183,9 +184,8 @@ def signature_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> tuple[S
     ]
     tables = tables or [_signature(given, PipelineSplit(1, 1), (0, 1, 1, 0), keep_all)]
     heights = np.array([len(table) for table in tables])
-    # Of hundreds of tables one copy of all bytes, in place of one for every column.
-    rows = np.frombuffer(b"".join(table.tobytes() for table in tables), tables[0].dtype)
-    joined = {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.fields or ()}
+    rows = np.concatenate(tables)
+    joined = {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
     each = Stages(plan=np.repeat(np.arange(len(tables)), heights), start=np.cumsum(heights) - heights, **joined)
     return each.spread(index)
 
@@ -221,7 +221,7 @@ def ends_apart(plan: Layout) -> Bools:
 
 
 @lru_cache(maxsize=2048)
-def _signature(given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], keep_all: bool) -> Rows:
+def _signature(given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], keep_all: bool) -> NDArray[np.void]:
     """The stages of one pipeline, with a field for every column; turns: its schedule, micro-batches, group of them and
     layers recomputed. A search asks for the same ones again and again.
     """
@@ -237,8 +237,13 @@ def _signature(given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], k
         "model_layers_not_recomputed": np.tile(of_block.sum(axis=0), (pipeline.pp, 1)),
     }
     if keep_all or given.keeps_messages or (given.defers_reduction and splits_backward(schedule)):
-        return rows_of(table)
-    return rows_of(table)[_undominated(table)]
+        return _rows(table)
+    return _rows(table)[_undominated(table)]
+
+
+def _rows(table: dict[str, IntColumn | BoolColumn]) -> NDArray[np.void]:
+    kinds = [(name, bool if each.dtype == bool else np.int64, each.shape[1:]) for name, each in table.items()]
+    return np.rec.fromarrays([*table.values()], dtype=kinds)
 
 
 class _Worked(NamedTuple):

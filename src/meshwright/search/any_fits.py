@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.legality import check
@@ -17,7 +15,6 @@ MOST = 1 << 15
 """Plans after which the answer stays open: a second at most."""
 
 
-@lru_cache(maxsize=32)
 def any_fits(inputs: Inputs) -> bool | None:
     """Whether some legal plan of a question fits, safely or at risk; None where the first `MOST` of its space do not
     tell.

@@ -168,11 +168,7 @@ def total_seconds(messages: Iterable[Message]) -> Floats:
     >>> total_seconds([Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5, times=4)])
     2.0
     """
-    first, *others = messages
-    seconds = _often(first.times, first.seconds)
-    for each in others:
-        seconds = seconds + _often(each.times, each.seconds)
-    return seconds
+    return total(_often(each.times, each.seconds) for each in messages)
 
 
 def _often(times: Numbers, seconds: Floats) -> Floats:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 from meshwright.arrays import BoolColumn, Floats, Numbers, where
+from meshwright.distinct import combined
 
 
 class Work(NamedTuple):
@@ -21,16 +23,15 @@ class Work(NamedTuple):
 
     def scaled(self, factor: Numbers) -> Work:
         """Every kind times a factor."""
-        return Work(self.gemm * factor, self.attention * factor, self.elementwise * factor)
+        return combined(lambda part: part * factor, self)
 
     def where(self, condition: bool | BoolColumn) -> Work:
         """Nothing where the condition does not hold."""
-        return Work(*(where(condition, part, 0.0) for part in self))
+        return combined(lambda part: where(condition, part, 0.0), self)
 
     def plus(self, other: Work) -> Work:
         """The sum, kind by kind."""
-        gemm, attention, elementwise = other
-        return Work(self.gemm + gemm, self.attention + attention, self.elementwise + elementwise)
+        return combined(operator.add, self, other)
 
 
 NO_WORK = Work(0.0, 0.0, 0.0)

@@ -130,7 +130,7 @@ def _skipped(score: Score) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for name, reason in score.skipped:
         reasons.setdefault(reason, []).append(name)
-    yield f"Not represented, {len(score.skipped)} row{'s' * (len(score.skipped) != 1)}:"
+    yield f"Not represented, {plural(len(score.skipped), 'row')}:"
     for reason, names in reasons.items():
         more = f" and {len(names) - MOST_IDS} more" if len(names) > MOST_IDS else ""
         yield f"  {', '.join(names[:MOST_IDS])}{more}: {shorten(reason, LONGEST_REASON, placeholder=' …')}"
