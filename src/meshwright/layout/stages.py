@@ -176,15 +176,15 @@ def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
 
 def signature_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> tuple[Stages, IntColumn]:
     """The same, and for every stage a number that stages of the same signature and place share, shape (r,)."""
-    signatures, index = distinct_signatures(plans)
-    given = _Given.of(inputs)
+    (signatures, index), given = distinct_signatures(plans), _Given.of(inputs)
     tables = [
         _signature(given, _pipeline(row[:-4], plans.chunkings), row[-4:], keep_all)
         for row in zip(*(signature.tolist() for signature in signatures), strict=True)
     ]
     tables = tables or [_signature(given, PipelineSplit(1, 1), (0, 1, 1, 0), keep_all)]
     heights = np.array([len(table) for table in tables])
-    rows = np.concatenate(tables)
+    # np.concatenate takes a hundred times as long.
+    rows = np.frombuffer(b"".join(each.data for each in tables), tables[0].dtype)
     joined = {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
     each = Stages(plan=np.repeat(np.arange(len(tables)), heights), start=np.cumsum(heights) - heights, **joined)
     return each.spread(index)
