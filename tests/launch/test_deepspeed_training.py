@@ -65,7 +65,7 @@ def test_a_rank_has_the_rows_of_either_end_that_are_priced(tmp_path: Path) -> No
     """Of every type of model whose weights AutoTP splits, with tied embeddings and without, on two processes."""
     cases = [_ends(kind, tied, divided) for kind in SPLIT for tied, divided in ENDS]
     (tmp_path / "cases.json").write_text(json.dumps(cases))
-    scripts = [str(Path(__file__).parent / "ends_by_deepspeed.py"), str(tmp_path / "cases.json")]
+    scripts = [str(Path(__file__).parent / "objects_deepspeed_ends.py"), str(tmp_path / "cases.json")]
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29519", *scripts],
         env=os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"},
