@@ -7,7 +7,7 @@ import pytest
 from commands import asked
 
 SMALL = "llama-3.1-8b", "2x8:h100", "--global-batch", "128"
-ZERO_2 = "Untested: no published run has ZeRO 2 in megatron on 16 accelerators."
+ZERO_2 = "Untested: no published run has ZeRO 2 in megatron."
 ANSWERS = (
     (("plan", *SMALL, "--zero", "2"), ZERO_2),
     (("plan", *SMALL), "untested; 3."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import asdict
 from typing import Any
 
 from objects import print_answers, stand_in
@@ -26,6 +27,7 @@ def read(name: str) -> dict[str, Any]:
     return fields | {
         "parameters": parameters,
         "positions": config.max_seq_len,
+        "rotary": asdict(config.layers[0].attention.rope),
         "hidden_size": config.dim,
         "vocab_size": config.vocab_size,
         "layers": len(layers),

@@ -93,20 +93,37 @@ def test_positions_are_as_many_as_a_sequence_has_tokens(length: int, raised: boo
 
 
 ROTARY = [("llama-3-8b", "scaling='none'"), ("llama-3.1-8b", ""), ("llama-3.2-1b", "scaling_factor=32.0")]
+OTHERS = [
+    ("deepseek-v3", {}, ""),
+    ("deepseek-v3", {"rope.factor": 8.0, "rope.beta_fast": 16.0}, "rope_factor=8.0, beta_fast=16.0"),
+    ("deepseek-v3", {"rope.rope_type": "default", "rope_theta": 5e5}, "theta=500000.0, scaling='none'"),
+    ("gpt-oss-20b", {"rope_theta": 150000}, ""),
+    ("qwen3-30b-a3b", {"rope_theta": 1e7}, "theta=10000000.0"),
+    ("qwen3-235b-a22b", {}, "theta=1000000.0"),
+    ("qwen3-235b-a22b", {"rope_theta": 5e6}, ""),
+]
+"""Values of a config.json beside the catalogue's, and what is written of them."""
 
 
-@pytest.mark.parametrize(("model", "written"), ROTARY)
-def test_rotary_positions_are_those_of_the_model(model: str, written: str) -> None:
-    """The registry scales those of every Llama as 3.1 does; Llama 3 has plain ones, and 3.2 another factor."""
-    module = launch_files(PLAN, _asked(read_model(model)), "torchtitan").files["meshwright_plan.py"]
+@pytest.mark.parametrize(("model", "values", "written"), [*((name, {}, said) for name, said in ROTARY), *OTHERS])
+def test_rotary_positions_are_those_of_the_model(model: str, values: dict[str, Any], written: str) -> None:
+    """The registry scales those of every Llama as 3.1 does; Llama 3 has plain ones, and 3.2 another factor. Its Qwen3
+    235B-A22B has the base of a later release than the catalogue.
+    """
+    known = read_model(model)
+    asked = _asked(known.replace(config_values=known.config_values | values))
+    module = launch_files(PLAN, asked, "torchtitan").files["meshwright_plan.py"]
     assert ("layer.attention.rope = replace" in module) == bool(written)
     assert f"layer.attention.rope = replace(layer.attention.rope, {written})" in module or not written
 
 
-def test_rotary_positions_that_the_framework_has_not_are_refused() -> None:
-    model = read_model("llama-3-8b")
-    scaled = model.replace(config_values=model.config_values | {"rope.rope_type": "dynamic", "rope.factor": 4.0})
-    with pytest.raises(InvalidSpec, match=r"no setting for rotary positions scaled as dynamic.*\n.*--runtime "):
+@pytest.mark.parametrize(
+    ("model", "kind"), [("llama-3-8b", "dynamic"), ("qwen3-8b", "yarn"), ("gpt-oss-20b", "llama3")]
+)
+def test_rotary_positions_that_the_registered_model_cannot_have_are_refused(model: str, kind: str) -> None:
+    known = read_model(model)
+    scaled = known.replace(config_values=known.config_values | {"rope.rope_type": kind, "rope.factor": 4.0})
+    with pytest.raises(InvalidSpec, match=rf"has no rotary positions scaled as {kind}.*\n.*--runtime "):
         export(PLAN, _asked(scaled), "torchtitan")
 
 
@@ -150,7 +167,11 @@ def test_every_shipped_model_is_that_of_the_catalogue(tmp_path: Path) -> None:
         known = read_model(name)
         assert "error" not in told, (name, told)
         assert told.pop("parameters") == parameter_count(known), name
-        assert told.pop("positions") == TABLE.registered_positions[TABLE.models[name].split()[0]], name
+        shipped = TABLE.models[name]
+        family, rotary = shipped.split()[0], told.pop("rotary")
+        assert told.pop("positions") == TABLE.registered_positions[family], name
+        positions = TABLE.registered_rotary[family] | TABLE.registered_rotary.get(shipped, {})
+        assert {key: rotary[key] for key in positions} == positions, name
         wanted = {key.removeprefix("model."): _plain(value) for key, value in model_fields(known).items()}
         assert {key: wanted.get(key) for key in told} == _only_of_experts(told, wanted), name
 

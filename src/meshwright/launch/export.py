@@ -221,6 +221,6 @@ def _registered(model: Model, table: LaunchTable) -> str | None:
         return None
     for known, called in table.models.items():
         if same_architecture(read_model(known), model):
-            rotary_changes(model, table, called.split()[0])
+            rotary_changes(model, table, called)
             return called
     raise InvalidSpec(f"a launch of {table.framework} ({table.release})", unregistered(model, table))

@@ -22,7 +22,7 @@ AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
 BLACKWELL = 10.0
 """Compute capability from which on kernels keep their order without a single connection to the device."""
-CATALOGUED = ("max_position_embeddings", "rope.")
+CATALOGUED = ("max_position_embeddings", "rope")
 """How the names begin of values that entries of the catalogue have too."""
 Facts = dict[str, object]
 

@@ -13,8 +13,21 @@ from meshwright.specs.read_model import read_model
 
 NATIVE = "native"
 """The `model_type` of models in Meshwright's own form, whose class is not known."""
-ROTARY = {"scaling_factor": "factor"}
-"""Names of config.json for those of a registry, where they are not the same."""
+ROTARY = {
+    "theta": "rope_theta",
+    "scaling_factor": "rope.factor",
+    "low_freq_factor": "rope.low_freq_factor",
+    "high_freq_factor": "rope.high_freq_factor",
+    "original_max_position_embeddings": "rope.original_max_position_embeddings",
+    "rope_factor": "rope.factor",
+    "beta_fast": "rope.beta_fast",
+    "beta_slow": "rope.beta_slow",
+    "original_seq_len": "rope.original_max_position_embeddings",
+    "truncate": "rope.truncate",
+}
+"""Keys of `Model.config_values` for a registry's names of the same."""
+SCALINGS = {"default": "none", "llama3": "llama", "yarn": "yarn"}
+"""A registry's names for those of `rope_type`."""
 MOST = 4
 """Fields in which a shipped model may differ to be called the nearest."""
 
@@ -41,23 +54,24 @@ def unregistered(model: Model, table: LaunchTable) -> list[Fault]:
     return [Fault("model", what), *refusals(names, shipped[nearest], wanted, table)]
 
 
-def rotary_changes(model: Model, table: LaunchTable, family: str) -> dict[str, Value]:
+def rotary_changes(model: Model, table: LaunchTable, registered: str) -> dict[str, Value]:
     """What of its rotary positions a registry has otherwise than a model's config.json, with the values of that; raises
-    `InvalidSpec` for a scaling that the framework has not.
+    `InvalidSpec` for a scaling that the registered model cannot have.
 
-    family: the first word of the model's name in the registry. Returns nothing where either says nothing of scaling.
+    registered: the model's name in the registry. Returns nothing where either says nothing of rotary positions.
     """
-    registered = table.registered_rotary.get(family, {})
-    if not registered or not model.config_values:
+    family = registered.split()[0]
+    known = table.registered_rotary.get(family, {}) | table.registered_rotary.get(registered, {})
+    if not known or not model.config_values:
         return {}
-    kind, own = model.config_values.get("rope.rope_type", "default"), dict[str, Value](scaling="none")
-    if kind == "llama3":
-        said = {name: model.config_values.get(f"rope.{ROTARY.get(name, name)}") for name in registered}
-        own = {name: value for name, value in said.items() if value is not None}
-    elif kind != "default":
-        fault = Fault("model", f"it has no setting for rotary positions scaled as {kind}, and would run others")
-        raise InvalidSpec(f"a launch of {table.framework} ({table.release})", [fault])
-    return {name: value for name, value in own.items() if value != registered[name]}
+    kind = model.config_values.get("rope.rope_type", "default")
+    scaling = SCALINGS.get(str(kind))
+    if scaling not in ("none", known["scaling"]):
+        what = f"its {family} has no rotary positions scaled as {kind}, and would run others"
+        raise InvalidSpec(f"a launch of {table.framework} ({table.release})", [Fault("model", what)])
+    said = {name: model.config_values.get(key) for name, key in ROTARY.items()}
+    own = {name: value for name, value in said.items() if value is not None} | {"scaling": scaling}
+    return {name: own[name] for name, value in known.items() if own.get(name, value) != value}
 
 
 def whole_axes(plan: Plan, model: Model, table: LaunchTable) -> dict[str, Fault]:

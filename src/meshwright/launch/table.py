@@ -110,8 +110,7 @@ class LaunchTable(Spec):
     registered_positions: dict[str, int] = {}
     """Of a registry that has a length beyond which it refuses sequences: the tokens, by the first word of its names."""
     registered_rotary: dict[str, dict[str, Value]] = {}
-    """Of a registry that scales rotary positions by frequency (`rope_type` llama3): how, by the first word of its
-    names, in its own words."""
+    """Rotary positions of its models, in its own words, by the first word of their names or by the name of one."""
     registered_otherwise: dict[str, str] = {}
     """Models of the catalogue that its registry has otherwise: what differs."""
     spread_experts: tuple[str, ...] = ()

@@ -47,6 +47,7 @@ def kinds(plans: Plans, inputs: Inputs) -> dict[str, BoolColumn]:
     return {
         f"tensor parallelism across scale-up domains in {family}": plans.tp > inputs.cluster.levels[0].size,
         "tensor without sequence parallelism": (plans.tp > 1) & (plans.sp == 0),
+        f"expert parallelism in {family}": experts & (plans.ep > 1),
         f"experts fully sharded without expert parallelism in {family}": experts & sharded & whole,
         f"experts fully sharded under expert parallelism in {family}": experts & sharded & (plans.ep > 1),
         "experts under context parallelism": experts & (plans.cp > 1),
@@ -260,24 +261,25 @@ def unpublished(plan: Plan, inputs: Inputs) -> list[Unpublished]:
     """Every kind and degree in which published runs do not go as far as a plan."""
     known, anywhere, plans = extent(generation(inputs)), extent(NEWEST), Plans.of([plan])
     degrees = [
-        Unpublished(_named(f"{name} {of}", " on accelerators", of <= anywhere.degrees[name]), f"{name} {largest}")
+        Unpublished(_named(f"{name} {of}", "", of <= anywhere.degrees[name]), f"{name} {largest}")
         for name, largest in known.degrees.items()
         if (of := getattr(plan, name)) > largest
     ]
+    count = f"{plan.num_gpus} "
     of_kinds = [
         Unpublished(
-            _named(f"{name} on {plan.num_gpus} accelerators", "", not _too_many(plans, anywhere.accelerators[name])),
-            str(known.accelerators[name] or "none"),
+            _named(name, count if most else "", not _too_many(plans, anywhere.accelerators[name])), str(most or "none")
         )
         for name, is_of in _judged(plans, inputs, known).items()
-        if (is_of & _too_many(plans, known.accelerators[name])).item()
+        if (is_of & _too_many(plans, most := known.accelerators[name])).item()
     ]
     return degrees + of_kinds
 
 
-def _named(what: str, on: str, elsewhere: bool) -> str:
-    """What no run has, and on which accelerators where runs on later ones have it; on: words before these."""
-    return f"{what}{on} of this generation or the next" if elsewhere else what
+def _named(what: str, count: str, elsewhere: bool) -> str:
+    """What no run has, on how many accelerators where fewer have it, and on which where later ones have it."""
+    on = f" on {count}accelerators" if count or elsewhere else ""
+    return f"{what}{on}{' of this generation or the next' if elsewhere else ''}"
 
 
 def _judged(plans: Plans, inputs: Inputs, known: Extent) -> dict[str, BoolColumn]:

@@ -94,8 +94,8 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
 def _rotary(launch: Launch, family: str) -> list[str]:
     """Rotary positions of the model or the job that the registry has otherwise."""
     positions, length = launch.table.registered_positions[family], launch.inputs.job.sequence_length
-    scaled = rotary_changes(launch.inputs.model, launch.table, family)
-    reasons = ["the registry scales positions otherwise than the model's config.json"] if scaled else []
+    scaled = rotary_changes(launch.inputs.model, launch.table, str(launch.settings["model_spec"]))
+    reasons = ["the registry has other rotary positions than the model's config.json"] if scaled else []
     if length > positions:
         reasons.append(f"the registry has {positions} positions, and refuses longer sequences")
         scaled["max_seq_len"] = length
