@@ -15,7 +15,7 @@ from rich.console import Console
 
 from commands import LLAMA, asked, question, refused
 from meshwright.answers.compare.clusters import ClusterComparison, Wishes, compare_clusters
-from meshwright.answers.compare.clusters_table import clusters_document, clusters_screen
+from meshwright.answers.compare.clusters_table import UNPRICED, clusters_document, clusters_screen
 from meshwright.answers.compare.named import named_plans
 from meshwright.answers.compare.plans import compare_plans
 from meshwright.answers.compare.premises import (
@@ -91,6 +91,7 @@ def test_a_cluster_without_a_price_has_no_cost() -> None:
     first, second = answered(*CLUSTERS, "--tokens", "1B", "--price", "h100=3")["clusters"]
     assert first["training"]["cost"] is None
     assert second["training"]["cost"] > 0
+    assert UNPRICED in asked("compare", *CLUSTERS, "--tokens", "1B", "--price", "h100=3").out
 
 
 OLD, NEW = (

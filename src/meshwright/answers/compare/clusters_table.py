@@ -24,6 +24,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, format_count, format_seconds
 
 SCHEMA = "meshwright.compared-clusters/1"
+UNPRICED = "cost -: no price of its accelerator was given."
 OUTLOOKS = (
     "A deadline is met where 9 in 10 runs like this keep it, met in most runs where half of them do, at risk where "
     "fewer do, missed where fewer than 1 in 10 do."
@@ -140,7 +141,8 @@ def _training(comparison: ClusterComparison) -> tuple[Block, ...]:
                 cells.append("-" if training is None or training.cost is None else f"{training.cost:,.0f}")
             rows.append((row.cluster.name, *cells, *([_deadline(row.deadline)] if row.deadline else [])))
     title = Heading(f"Training on {format_count(first.inputs.job.tokens)} tokens", 3)
-    table = Table(tuple(columns), tuple(rows), align)
+    unpriced = wishes.prices and any(row.training and row.training.cost is None for row in comparison.rows)
+    table = Table(tuple(columns), tuple(rows), align, note=UNPRICED if unpriced else "")
     return (title, table, Lines((OUTLOOKS,))) if wishes.deadline_days else (title, table)
 
 

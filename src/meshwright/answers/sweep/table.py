@@ -20,7 +20,9 @@ SCHEMA = "meshwright.sweep/1"
 MOST_ROWS = 24
 """On a screen."""
 TONE_OF = {str(verdict): tone for verdict, tone in TONES.items()}
-DIGITS = {"days": 1, "cost": 0}
+UNPRICED = "cost -: [prices] has none of its accelerator."
+SPAN = "8 in 10 runs"
+"""Of the days, as far as the step time is known."""
 MOST_REASONS = 10
 
 
@@ -48,13 +50,16 @@ def sweep_document(rows: Sequence[Row], files: Sequence[Path], unanswered: int =
 def summary(rows: Sequence[Row], most: int) -> tuple[Block, ...]:
     """Tables with what rows differ in and with their plans, and why others have none; most: how many rows."""
     labels, shown = differing(rows) or ["model", "cluster"], [*enumerate(rows[:most], 1)]
-    timed = [name for name in ("days", "cost") if any(row.get(name) is not None for row in rows)]
+    known = {name for name in ("days", "cost") if any(row.get(name) is not None for row in rows)}
+    timed = [name for name in ("days", SPAN, "cost") if {"days" if name == SPAN else name} <= known]
     columns = ("", "question", "step", "MFU", "GiB", "verdict", *timed)
     cells = tuple((str(place), words_of(row, labels), *_figures(row, timed)) for place, row in shown)
     plans = tuple((str(place), row["plan"], limiting_words(row)) for place, row in shown if row.get("plan"))
-    left = f"{len(rows) - most} more rows stand in the Parquet table." if len(rows) > most else ""
+    notes = [f"{len(rows) - most} more rows stand in the Parquet table."] if len(rows) > most else []
+    unpriced = "cost" in known and any(row.get("plan") and row.get("cost") is None for _, row in shown)
+    notes += [UNPRICED] if unpriced else []
     return (
-        Table(columns, cells, "rlrrrw" + "r" * len(timed), note=left),
+        Table(columns, cells, "rlrrrw" + "r" * len(timed), note=" ".join(notes)),
         Table(("", "plan", "its largest loss"), plans, "rll"),
         *without_plan(_reasons(rows, labels)),
     )
@@ -83,5 +88,18 @@ def _figures(row: Row, timed: Sequence[str]) -> tuple[str, ...]:
         f"{row['mfu']:.1%}",
         f"{row['device_bytes'] / GIB:.1f}",
         Toned(row["verdict"], TONE_OF.get(row["verdict"], "bad")),
-        *("-" if row.get(name) is None else f"{row[name]:,.{DIGITS[name]}f}" for name in timed),
+        *(_timed(row, name) for name in timed),
     )
+
+
+def _timed(row: Row, name: str) -> str:
+    """The days, those of eight in ten runs, or the cost of a plan."""
+    days, cost = row.get("days"), row.get("cost")
+    if name == "cost":
+        return "-" if cost is None else f"{cost:,.0f}"
+    if days is None:
+        return "-"
+    if name == "days":
+        return f"{days:,.1f}"
+    low, high = (days * row[key] / row["step_time_s"] for key in ("step_time_p10_s", "step_time_p90_s"))
+    return f"{low:,.1f} to {high:,.1f}"
