@@ -1,11 +1,12 @@
-"""What a row says of its precision in words is priced so, where a table names no settings."""
+"""What a row says in words is priced so, where a table names no settings."""
 
 from __future__ import annotations
 
 import pytest
 
+from meshwright.layout.plan import Recompute
 from meshwright.validation.rows.reading import read_case
-from meshwright.validation.rows.said import said_behaviours, with_said_recipe
+from meshwright.validation.rows.said import said_behaviours, said_layers, said_stage, with_said_recipe
 from meshwright.validation.rows.siblings import as_known
 from meshwright.validation.rows.table import Row
 from tables import llama
@@ -59,3 +60,43 @@ def test_a_stranger_is_priced_so_and_says_it() -> None:
     assert (silent["with"], silent["assumed"]) == ("", "")
     (named,) = as_known([_stranger(precision_detail="all bf16", settings="unfused-adamw")])
     assert named["with"] == ""
+
+
+@pytest.mark.parametrize(
+    ("runtime", "said", "layers", "behaviours"),
+    [
+        ("torchtitan", "every-other-layer", "16", "takes_recompute_layers=true"),
+        ("pytorch-fsdp1", "fraction-of-layers", "16", "takes_recompute_layers=true"),
+        ("megatron-core", "every-other-layer", "16", ""),
+    ],
+)
+def test_half_of_the_layers_are_recomputed_where_the_words_say_so(
+    runtime: str, said: str, layers: str, behaviours: str
+) -> None:
+    told = said_layers(_stranger(runtime=runtime, layers="32", recompute="selective", recompute_modules=said))
+    whole = {"recompute": "full", "recompute_modules": "", "recompute_layers": layers}
+    assert told == whole | {"with": behaviours}
+    assert not said_layers(_stranger(runtime=runtime, layers="32", recompute_modules="layernorm"))
+
+
+def test_layers_of_a_stranger_are_recomputed_in_its_plan() -> None:
+    said = {"layers": "32", "recompute": "selective", "recompute_modules": "every-other-layer"}
+    (row,) = as_known([_stranger(runtime="torchtitan", **said)])
+    plan = read_case(row).plan
+    assert (plan.recompute, plan.recompute_layers) == (Recompute.FULL, 16)
+    assert "16 layers of a chunk recomputed whole, by what the row says" in row["assumed"]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "gpus", "stage", "meant"),
+    [
+        ("torchtitan", "1", "0", "3"),
+        ("torchtitan", "1", "2", ""),
+        ("torchtitan", "8", "0", ""),
+        ("torchtitan", "1", "", ""),
+        ("megatron-core", "1", "0", ""),
+    ],
+)
+def test_one_rank_is_sharded_where_its_framework_does_so(runtime: str, gpus: str, stage: str, meant: str) -> None:
+    told = said_stage(_stranger(runtime=runtime, num_gpus=gpus, zero_stage=stage))
+    assert told == ({"zero_stage": meant} if meant else {})

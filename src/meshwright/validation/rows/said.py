@@ -1,4 +1,4 @@
-"""Said: what a row says of its precision in words alone, in a column for people."""
+"""Said: what a row says in words alone of its precision, of the layers that it recomputes and of what it shards."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from meshwright.validation.rows.table import Row, split_list
 
 QUANTISED = "fp8"
 """The recipe of a row that does not say which of its kind."""
+HALF_OF_LAYERS = ("every-other-layer", "fraction-of-layers")
+"""In place of modules: that some layers are recomputed whole; a fraction that is not printed is taken as a half."""
 
 
 class Said(Spec):
@@ -49,6 +51,28 @@ def said_behaviours(row: Row) -> list[str]:
     runtime = base_runtime(row["runtime"]).framework
     said = (each for each in _said("states") if runtime in each.runtimes and each.is_said_of(row))
     return [behaviour for each in said for behaviour in each.behaviours]
+
+
+def said_layers(row: Row) -> Row:
+    """Columns of a row that recomputes half of the layers of each chunk, where its words say that some are, and the
+    behaviour that its runtime needs for that, as `with`; empty where they do not. Raises `UnknownName` for a runtime
+    that the catalogue has not.
+    """
+    if row["recompute_modules"] not in HALF_OF_LAYERS or not row["layers"]:
+        return {}
+    half = max(int(row["layers"]) // (2 * int(row["pp"] or 1) * int(row["vpp"] or 1)), 1)
+    takes = base_runtime(row["runtime"]).plans.takes_recompute_layers
+    whole = {"recompute": "full", "recompute_modules": "", "recompute_layers": str(half)}
+    return whole | {"with": "" if takes else "takes_recompute_layers=true"}
+
+
+def said_stage(row: Row) -> Row:
+    """The stage of ZeRO of a run on one accelerator whose framework shards there too, where the row names one that it
+    has not; empty for all others. Raises `UnknownName` for a runtime that the catalogue has not.
+    """
+    plans, stage = base_runtime(row["runtime"]).plans, row["zero_stage"]
+    alone = row["num_gpus"] == "1" and bool(stage) and plans.shards_one_rank
+    return {"zero_stage": str(max(plans.zero_stages))} if alone and int(stage) not in plans.zero_stages else {}
 
 
 def with_behaviours_over(column: str, behaviours: Sequence[str]) -> str:

@@ -10,7 +10,13 @@ from meshwright.specs import catalog
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_model import read_model
 from meshwright.validation.rows.released import as_released
-from meshwright.validation.rows.said import said_behaviours, with_behaviours_over, with_said_recipe
+from meshwright.validation.rows.said import (
+    said_behaviours,
+    said_layers,
+    said_stage,
+    with_behaviours_over,
+    with_said_recipe,
+)
 from meshwright.validation.rows.table import Row, normalised, read_rows, split_list
 
 LEVELS = (("model", "gpu", "precision"), ("model", "gpu"), ("model",), ("precision",), ())
@@ -51,7 +57,7 @@ def _published() -> dict[str, tuple[Row, ...]]:
 def _as_known(row: Row) -> Row:
     try:
         read = with_said_recipe(as_released(normalised(row)))
-        said = said_behaviours(read)
+        said, layers, stage = said_behaviours(read), said_layers(read), said_stage(read)
     except InvalidInput:
         return row
     taken = [f"{read['runtime']}, by what the row says of its software"] if read["runtime"] != row["runtime"] else []
@@ -76,6 +82,13 @@ def _as_known(row: Row) -> Row:
         if said:
             taken.append(f"{' and '.join(said)}, by what the row says of its precision")
             row = row | {"with": with_behaviours_over(row["with"], said)}
+    if layers:
+        taken.append(f"{layers['recompute_layers']} layers of a chunk recomputed whole, by what the row says of them")
+        behaviours = split_list(layers.pop("with"))
+        row = row | layers | {"with": with_behaviours_over(row["with"], behaviours)}
+    if stage:
+        taken.append(f"ZeRO {stage['zero_stage']}, as {read['runtime']} shards on one rank too")
+        row = row | stage
     structure = _structure(read)
     if structure:
         taken.append(f"the structure {structure}, of a model of these sizes in the project's table")
