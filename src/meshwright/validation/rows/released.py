@@ -21,6 +21,8 @@ HALF = "bf16"
 """The recipe of a row that names none."""
 LAST_MONTH = 12
 """Of a year that stands alone."""
+NEVER = (0, 0)
+"""The month of a source that names none."""
 
 
 class Named(Spec):
@@ -120,19 +122,26 @@ def _number(text: str) -> tuple[int, int] | None:
 
 def _by_date(row: Row) -> str:
     """Of the release that was the newest when the source was written; empty for that of now, or without a date."""
-    dated = _dated().get(row["runtime"])
+    dated, (pull, month) = _dated().get(row["runtime"]), written_at(row)
     if dated is None:
         return ""
+    if pull:
+        return _until(row["runtime"], {release: last for release, last in dated.pull_requests.items() if pull <= last})
+    last_months = {release: month_of(last) for release, last in dated.months.items()}
+    return _until(row["runtime"], {release: last for release, last in last_months.items() if NEVER < month <= last})
+
+
+def written_at(row: Row) -> tuple[int, tuple[int, int]]:
+    """The first pull request and the earliest month that a row's source names; 0 and (0, 0) where it names none."""
     pulls = [int(one or other) for one, other in PULL_REQUEST.findall(row["source"])]
-    if pulls:
-        return _until(
-            row["runtime"], {release: last for release, last in dated.pull_requests.items() if pulls[0] <= last}
-        )
     months = [(int(year), int(month or LAST_MONTH)) for year, month in MONTH.findall(row["source"])]
-    if not months:
-        return ""
-    last_months = {release: tuple(map(int, last.split("-"))) for release, last in dated.months.items()}
-    return _until(row["runtime"], {release: last for release, last in last_months.items() if min(months) <= last})
+    return pulls[0] if pulls else 0, min(months, default=NEVER)
+
+
+def month_of(text: str) -> tuple[int, int]:
+    """Year and month of `2025-03`."""
+    year, month = text.split("-")
+    return int(year), int(month)
 
 
 def _until(framework: str, possible: dict[str, object]) -> str:

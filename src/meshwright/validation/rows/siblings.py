@@ -18,6 +18,7 @@ from meshwright.validation.rows.said import (
     with_said_recipe,
 )
 from meshwright.validation.rows.table import Row, normalised, read_rows, split_list
+from meshwright.validation.rows.unsaid import done_until, unsaid_columns
 
 LEVELS = (("model", "gpu", "precision"), ("model", "gpu"), ("model",), ("precision",), ())
 """Columns in which siblings agree, beside their source and runtime: the first that any do."""
@@ -89,6 +90,12 @@ def _as_known(row: Row) -> Row:
     if stage:
         taken.append(f"ZeRO {stage['zero_stage']}, as {read['runtime']} shards on one rank too")
         row = row | stage
+    for unsaid in unsaid_columns(row):
+        taken.append(unsaid.what)
+        row = row | {unsaid.column: unsaid.value}
+    for done in done_until(row):
+        taken.append(f"{done.what}, by the date of its source")
+        row = row | {"with": with_behaviours_over(row["with"], done.behaviours)}
     structure = _structure(read)
     if structure:
         taken.append(f"the structure {structure}, of a model of these sizes in the project's table")
