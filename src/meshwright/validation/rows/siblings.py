@@ -37,8 +37,9 @@ def as_known(rows: Iterable[Row]) -> list[Row]:
     """The rows of a table that names no settings, each with the release that its words name, and those of a source of
     the project's table with the settings, and in blank columns the values, that all its nearest runs have: what a
     source does not print of a run, it did as in the others. A row of another source takes the settings that all runs
-    of its release have with its model, or with models of its kind, on accelerators of its generation in its recipe,
-    and the structure of the model of its sizes. As they are where any names settings.
+    of its release have with its model, and their values in blank columns, or the settings of models of its kind, on
+    accelerators of its generation in its recipe, and the structure of the model of its sizes. As they are where any
+    names settings.
     """
     rows = [*rows]
     if any(row["settings"] or row["with"] for row in rows):
@@ -68,18 +69,16 @@ def _as_known(row: Row) -> Row:
     for level in LEVELS:
         alike = [each for each in others if all(each[column] == read[column] for column in level)]
         if alike:
-            common = {name: values.pop() for name in UNPRINTED if len(values := {each[name] for each in alike}) == 1}
-            blank = {name: value for name, value in common.items() if value and not row[name]}
-            settings = {name: _shared(alike, name) for name in ("settings", "with")}
             taken.append(f"what {len(alike)} runs of {row['dataset']} in the project's table have in common")
-            row = row | blank | settings
+            row = row | _blanks(row, alike) | _settings(alike)
             break
     else:
         alike = _of_its_release(read)
-        settings = {name: _shared(alike, name) for name in ("settings", "with")} if alike else {}
-        if any(settings.values()):
+        of_model = [each for each in alike if _model(each) and _model(each) == _model(read)]
+        shared = (_settings(alike) if alike else {}) | (_blanks(row, of_model) if of_model else {})
+        if any(shared.values()):
             taken.append(f"what {len(alike)} such runs of {read['runtime']} in the project's table have in common")
-            row = row | settings
+            row = row | shared
         if said:
             taken.append(f"{' and '.join(said)}, by what the row says of its precision")
             row = row | {"with": with_behaviours_over(row["with"], said)}
@@ -164,6 +163,17 @@ def _every_run() -> tuple[Row, ...]:
 
 def _same_run(one: Row, other: Row) -> bool:
     return one["id"] == other["id"] or (bool(one["config_key"]) and one["config_key"] == other["config_key"])
+
+
+def _blanks(row: Row, alike: Sequence[Row]) -> Row:
+    """The blank columns of a row in which all others have the same."""
+    common = {name: values.pop() for name in UNPRINTED if len(values := {each[name] for each in alike}) == 1}
+    return {name: value for name, value in common.items() if value and not row[name]}
+
+
+def _settings(alike: Sequence[Row]) -> Row:
+    """The parts of the columns of behaviours that all rows have."""
+    return {name: _shared(alike, name) for name in ("settings", "with")}
 
 
 def _shared(rows: Sequence[Row], column: str) -> str:
