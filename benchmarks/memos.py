@@ -42,7 +42,12 @@ def written(name: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "NO_COLOR": "1"})
     if done.returncode not in (0, NOTHING_FITS):
         raise SystemExit(done.stderr)
-    return f"<!-- meshwright memo {QUESTIONS[name]} -->\n\n{done.stdout}"
+    return page(name, done.stdout)
+
+
+def page(name: str, printed: str) -> str:
+    """The file of a memo that is printed so."""
+    return f"<!-- meshwright memo {QUESTIONS[name]} -->\n\n{printed}"
 
 
 if __name__ == "__main__":

@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import shlex
-from functools import cache
 from math import isclose, prod
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
+from memos_asked import FITTING, NAMES, WRITER, figures, given, printed, recommended
 
 from commands import LLAMA, Answer, asked, refused
 from meshwright.answers.memo.bottleneck import LOCAL
-from meshwright.answers.memo.memo import Memo, memo, usual_baseline
+from meshwright.answers.memo.memo import usual_baseline
 from meshwright.answers.memo.words import percent
 from meshwright.answers.step_parts import from_peak
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
-from meshwright.search.find import find
-from meshwright.specs.inputs import Inputs
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent.parent
 UNITS = re.compile(r"(\S+)\s(GiB|MiB|GB/s|ms|us|tokens/s)\b")
 NUMBER = re.compile(r"^[(`*]*[<+-]?\d[\d,.]*[kMBT]?(e[+-]\d+)?$")
-
-
-def _writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("memo_writer", ROOT / "benchmarks" / "memos.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-WRITER = _writer()
-NAMES = tuple(WRITER.QUESTIONS)
-FITTING = tuple(name for name in NAMES if name != "cannot-fit")
 
 
 def text(name: str) -> str:
@@ -50,27 +29,20 @@ def text(name: str) -> str:
     return str(WRITER.path(name).read_text("utf-8").partition("\n\n")[2])
 
 
-@cache
-def figures(name: str) -> dict[str, Any]:
-    """The figures of a question."""
-    document: dict[str, Any] = asked("memo", *shlex.split(WRITER.QUESTIONS[name]), "--json").document
-    return document
-
-
-def given(document: dict[str, Any]) -> Inputs:
-    """The question of a memo."""
-    return Inputs(**document["inputs"])
-
-
-@pytest.fixture(autouse=True)
-def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_shipped_memos_are_what_is_printed_now(name: str) -> None:
     """Rewrite them with `make memos` when an answer has changed for a reason, and read them."""
-    assert WRITER.path(name).read_text("utf-8") == WRITER.written(name)
+    assert WRITER.path(name).read_text("utf-8") == WRITER.page(name, printed(name).out)
+    assert printed(name).code == (0 if name in FITTING else WRITER.NOTHING_FITS)
+
+
+def test_a_memo_is_written_as_a_command_of_its_own_prints_it() -> None:
+    assert WRITER.path("own-adapters").read_text("utf-8") == WRITER.written("own-adapters")
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_the_question_of_the_json_is_the_one_that_was_asked(name: str) -> None:
+    assert given(figures(name)) == recommended(name).inputs
 
 
 @pytest.mark.parametrize("name", FITTING)
@@ -154,13 +126,6 @@ def test_points_of_scaling_are_the_planners_prices(name: str) -> None:
     assert {point["global_batch"] for point in strong} == {target.job.global_batch}
 
 
-@cache
-def recommended(name: str) -> Memo:
-    """The memo of a question, in figures of its own."""
-    inputs = given(figures(name))
-    return memo(find(inputs, top=20), figures(name)["scaling"]["baseline"])
-
-
 @pytest.mark.parametrize("name", FITTING)
 def test_the_bottleneck_is_the_part_that_grows_most(name: str) -> None:
     """From the parts of two plans priced by themselves; where none grows, the largest that ranks have together."""
@@ -199,7 +164,7 @@ def test_budgets_are_before_and_after(name: str) -> None:
 
 
 def test_where_nothing_fits_the_memo_is_about_what_would() -> None:
-    answer = asked("memo", *shlex.split(WRITER.QUESTIONS["cannot-fit"]))
+    answer = printed("cannot-fit")
     assert answer.code == 3
     document = figures("cannot-fit")
     assert document["fits"] is False

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_memo import WRITER
+from memos_asked import WRITER
 
 from commands import asked
 

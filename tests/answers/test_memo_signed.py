@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from functools import cache
 from itertools import takewhile
-from typing import Any
 
 import pytest
-from test_memo import FITTING, NAMES, WRITER, figures, given
+from memos_asked import FITTING, NAMES, document, figures, given, recommended
 
 from commands import LLAMA, asked
 from meshwright.answers.compare.training import training_on
@@ -18,8 +16,7 @@ from meshwright.answers.document.inline import plain
 from meshwright.answers.document.pdf import source
 from meshwright.answers.memo.bottleneck import LOCAL
 from meshwright.answers.memo.exchanges import NAMES as EXCHANGED
-from meshwright.answers.memo.memo import Memo, memo
-from meshwright.answers.memo.output import memo_document
+from meshwright.answers.memo.memo import memo
 from meshwright.answers.memo.scaling import scaling
 from meshwright.answers.memo.sections.decision import cost_of
 from meshwright.answers.memo.sections.plan import reason_lost
@@ -53,22 +50,6 @@ MOST_WORDS = 430
 """On the signed page, its tables included: about what an A4 page in 10.5 points holds beside two callouts."""
 MOST_ROWS = 7
 APPENDIX_PAGES = 6
-
-
-@cache
-def recommended(name: str) -> Memo:
-    """The memo of a question, in figures."""
-    document: dict[str, Any] = figures(name)
-    return memo(find(given(document), top=20), document["scaling"]["baseline"])
-
-
-@cache
-def document(name: str) -> Document:
-    """The memo of a question."""
-    if name in FITTING:
-        return memo_document(recommended(name))
-    options = shlex.split(WRITER.QUESTIONS[name])
-    return unfit_document(unfit(find(given(asked("memo", *options, "--json").document))))
 
 
 def signed(name: str) -> list[Block]:
@@ -391,7 +372,7 @@ def test_plans_that_cannot_be_told_apart_differ_by_no_more_than_is_said(name: st
 def test_a_memo_without_a_plan_asks_for_a_decision_between_the_ways_to_fit() -> None:
     blocks = [*document("cannot-fit").blocks]
     (table,) = [block for block in blocks if isinstance(block, Table) and "accelerator-hours" in block.columns]
-    inputs = given(asked("memo", *shlex.split(WRITER.QUESTIONS["cannot-fit"]), "--json").document)
+    inputs = given(figures("cannot-fit"))
     ways = remedies(find(inputs))
     assert [row[1] for row in table.rows] == [f"`{way.estimate.plan}`" for way in ways]
     assert [row[-1] for row in table.rows] == [f"{way.estimate.fit.probability:.0%}" for way in ways]
@@ -412,7 +393,7 @@ def test_a_memo_without_a_plan_has_a_page_to_sign() -> None:
 
 
 def test_a_price_stands_beside_the_ways_to_fit() -> None:
-    inputs = given(asked("memo", *shlex.split(WRITER.QUESTIONS["cannot-fit"]), "--json").document)
+    inputs = given(figures("cannot-fit"))
     missing = unfit(find(inputs), price=2.5)
     (table,) = [each for each in unfit_document(missing).blocks if isinstance(each, Table) and "price" in each.columns]
     hours, price = (table.rows[0][table.columns.index(name)] for name in ("accelerator-hours", "price"))

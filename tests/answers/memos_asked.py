@@ -1,0 +1,99 @@
+"""The memos of `examples/memos`: each is searched once in a process, for its text, its JSON and its figures."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+from collections.abc import Callable
+from contextlib import chdir
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+from unittest import mock
+
+from commands import Answer, asked
+from meshwright.answers.document.blocks import Document
+from meshwright.answers.memo.memo import Memo, memo
+from meshwright.answers.public.memo import MemoAnswer, memo_of
+from meshwright.search.find import find
+from meshwright.specs.inputs import Inputs
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def _writer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("memo_writer", ROOT / "benchmarks" / "memos.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+WRITER = _writer()
+NAMES = tuple(WRITER.QUESTIONS)
+FITTING = tuple(name for name in NAMES if name != "cannot-fit")
+
+
+class Once:
+    """A function that answers the first time, and says the same ever after."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self.answers = function, list[Any]()
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if not self.answers:
+            self.answers.append(self._function(*arguments, **named))
+        return self.answers[0]
+
+
+class Asked(NamedTuple):
+    """A memo: as it is printed, as it is printed with --json, and what both are written from."""
+
+    printed: Answer
+    json: Answer
+    answer: MemoAnswer
+    figures: tuple[Memo, ...]
+    """One, or none where nothing fits."""
+
+
+@cache
+def _asked(name: str) -> Asked:
+    words, searched, answered, figured = shlex.split(WRITER.QUESTIONS[name]), Once(find), Once(memo_of), Once(memo)
+    with (
+        chdir(ROOT),
+        mock.patch("meshwright.search.find.find", searched),
+        mock.patch("meshwright.answers.public.memo.memo_of", answered),
+        mock.patch("meshwright.answers.public.memo.figures_of", figured),
+    ):
+        printed, json = (asked("memo", *words, *more) for more in ((), ("--json",)))
+    return Asked(printed, json, answered.answers[0], tuple(figured.answers))
+
+
+def printed(name: str) -> Answer:
+    """What the command prints."""
+    return _asked(name).printed
+
+
+@cache
+def figures(name: str) -> dict[str, Any]:
+    """The figures of a question, read from JSON."""
+    document: dict[str, Any] = _asked(name).json.document
+    return document
+
+
+def recommended(name: str) -> Memo:
+    """The figures before they are written."""
+    (known,) = _asked(name).figures
+    return known
+
+
+def document(name: str) -> Document:
+    """The memo of a question."""
+    return _asked(name).answer.page
+
+
+def given(document: dict[str, Any]) -> Inputs:
+    """The question of a memo."""
+    return Inputs(**document["inputs"])
