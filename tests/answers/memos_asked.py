@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
-from collections.abc import Callable
 from contextlib import chdir
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from meshwright.answers.memo.memo import Memo, memo
 from meshwright.answers.public.memo import MemoAnswer, memo_of
 from meshwright.search.find import find
 from meshwright.specs.inputs import Inputs
+from once import Once
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -34,18 +34,6 @@ def _writer() -> ModuleType:
 WRITER = _writer()
 NAMES = tuple(WRITER.QUESTIONS)
 FITTING = tuple(name for name in NAMES if name != "cannot-fit")
-
-
-class Once:
-    """A function that answers the first time, and says the same ever after."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self.answers = function, list[Any]()
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        if not self.answers:
-            self.answers.append(self._function(*arguments, **named))
-        return self.answers[0]
 
 
 class Asked(NamedTuple):

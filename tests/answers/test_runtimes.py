@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
 
-from commands import Answer, asked, question
+from commands import asked, question
 from meshwright.answers.document.blocks import Lines, Table
 from meshwright.answers.runtimes_table import (
     Answers,
@@ -27,6 +27,7 @@ from meshwright.search.find import SearchResult, find
 from meshwright.search.ties import share_of_ties
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
+from once import Once
 from strategies import llama_8b, three_levels
 from strategies import question as question_of
 
@@ -35,20 +36,38 @@ pytestmark = pytest.mark.slow
 CLUSTERS = ("2x8:h100", "4x8:a100")
 
 
+class Told(NamedTuple):
+    """One answer."""
+
+    text: str
+    document: Any
+
+
+@cache
+def answer(cluster: str) -> Told:
+    """The answer of all runtimes on a cluster, as text and as JSON."""
+    told = "meshwright.answers.runtimes_table."
+    words = question(runtime="all", cluster=cluster)
+    with (
+        mock.patch(f"{told}answers_of_each", Once(answers_of_each)),
+        mock.patch(f"{told}crossover_of", Once(crossover_of)),
+    ):
+        return Told(asked("plan", *words).out, asked("plan", *words, "--json").document)
+
+
 def test_every_runtime_answers_as_it_would_alone() -> None:
-    document = asked("plan", *question(runtime="all"), "--json").document
+    document = answer("1x8:h100").document
     assert set(document["runtimes"]) == set(catalog.names("runtimes"))
-    for runtime, answer in document["runtimes"].items():
+    for runtime, told in document["runtimes"].items():
         alone = asked("plan", *question(runtime=runtime), "--json")
-        if "refused" in answer:
+        if "refused" in told:
             assert alone.code in (2, 3)
         else:
-            assert [plan["plan"] for plan in answer["plans"]] == [plan["plan"] for plan in alone.document["plans"]]
+            assert [plan["plan"] for plan in told["plans"]] == [plan["plan"] for plan in alone.document["plans"]]
 
 
 def test_the_fastest_runtime_stands_first_and_all_are_told() -> None:
-    text = asked("plan", *question(runtime="all")).out
-    document = asked("plan", *question(runtime="all"), "--json").document["runtimes"]
+    text, document = answer("1x8:h100").text, answer("1x8:h100").document["runtimes"]
     best = [(answer, answer["plans"][0]) for answer in document.values() if "plans" in answer]
     ranks = [("launch_refused" in answer, p["memory"]["verdict"] != "safe", p["step_time_s"]) for answer, p in best]
     assert ranks == sorted(ranks)
@@ -75,7 +94,7 @@ def with_at_risk(*runtimes: str) -> Answers:
 
 
 def test_safe_plans_stand_before_faster_ones_at_risk_and_are_compared_alone() -> None:
-    fastest = next(iter(asked("plan", *question(runtime="all", cluster="2x8:h100"), "--json").document["runtimes"]))
+    fastest = next(iter(answer("2x8:h100").document["runtimes"]))
     answers = with_at_risk(fastest)
     planned = {name: each.best[0] for name, each in answers.items() if isinstance(each, SearchResult)}
     assert list(planned)[-1] == fastest
@@ -134,21 +153,15 @@ def test_a_question_that_every_runtime_refuses_is_a_wrong_one() -> None:
     assert "global_batch" in answer.message
 
 
-@cache
-def answer(cluster: str, *more: str) -> Answer:
-    """The answer of all runtimes on a cluster."""
-    return asked("plan", *question(runtime="all", cluster=cluster), *more)
-
-
 def sentences(cluster: str) -> str:
     """What stands between the table and the last line, in one line."""
-    text = answer(cluster).out
+    text = answer(cluster).text
     return " ".join(text[text.index("\nAt ") : text.index("meshwright plan --runtime NAME")].split())
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_the_sentences_say_what_the_document_holds(cluster: str) -> None:
-    said, held = sentences(cluster), answer(cluster, "--json").document["crossover"]
+    said, held = sentences(cluster), answer(cluster).document["crossover"]
     at = f"{held['bandwidth'] / 1e9:g} GB/s per GPU between nodes"
     assert f"{at}, {held['fastest']['family']} is predicted fastest" in said
     for entry in (held["fastest"], held["other"]):
@@ -171,7 +184,7 @@ def test_the_sentences_say_what_the_document_holds(cluster: str) -> None:
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_the_fastest_is_that_of_all_runtimes_and_the_bandwidths_are_those_looked_at(cluster: str) -> None:
     """The recommended plan of a runtime may be a simpler one, which its ties tell."""
-    document = answer(cluster, "--json").document
+    document = answer(cluster).document
     held, answered = document["crossover"], [each for each in document["runtimes"].values() if "ties" in each]
     fastest = min((each["ties"]["fastest"] for each in answered), key=lambda plan: plan["step_time_s"])
     assert held["fastest"]["plan"] == fastest["plan"]
@@ -181,8 +194,8 @@ def test_the_fastest_is_that_of_all_runtimes_and_the_bandwidths_are_those_looked
 
 
 def test_a_single_node_has_no_such_sentence() -> None:
-    assert "between nodes" not in answer("1x8:h100").out
-    assert answer("1x8:h100", "--json").document["crossover"] is None
+    assert "between nodes" not in answer("1x8:h100").text
+    assert answer("1x8:h100").document["crossover"] is None
 
 
 @cache
