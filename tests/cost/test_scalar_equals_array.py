@@ -153,6 +153,8 @@ class Case(NamedTuple):
     plan: Plan | Plans
     columns: Mapping[str, Any]
     """Random numbers, by the name of the argument."""
+    made: dict[str, Any]
+    """Arguments that follow from the above, by their name in `GIVEN`, once some call has asked for them."""
 
 
 def _kind(case: Case) -> Any:
@@ -302,13 +304,19 @@ def _argument(function: str, name: str, case: Case) -> Any:
     if column in case.columns:
         return case.columns[column]
     if column in GIVEN:
-        return GIVEN[column](case)
+        if column not in case.made:
+            case.made[column] = GIVEN[column](case)
+        return case.made[column]
     raise AssertionError(f"say in GIVEN, COUNTS, SMALL, SIZES or SECONDS what an argument named {name!r} is")
 
 
 def _call(name: str, case: Case) -> Any:
-    function = FUNCTIONS[name]
-    return function(**{given: _argument(name, given, case) for given in inspect.signature(function).parameters})
+    return FUNCTIONS[name](**{given: _argument(name, given, case) for given in _arguments(name)})
+
+
+@cache
+def _arguments(name: str) -> tuple[str, ...]:
+    return tuple(inspect.signature(FUNCTIONS[name]).parameters)
 
 
 def _leaves(answer: Any) -> list[Any]:
@@ -323,19 +331,25 @@ def _plans(question: str) -> Plans:
     return some_legal_plans(question, ROWS)
 
 
+@cache
+def _cases(question: str) -> tuple[Case, list[Case]]:
+    """All plans of a question in columns, and each alone in scalars."""
+    inputs, plans = questions()[question], _plans(question)
+    columns = {key: column[: len(plans)] for key, column in COLUMNS.items()}
+    scalars = ({key: column[row].item() for key, column in columns.items()} for row in range(len(plans)))
+    alone = [Case(inputs, plans[row], each, {}) for row, each in enumerate(scalars)]
+    return Case(inputs, plans, columns, {}), alone
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_element_i_of_the_array_result_equals_the_scalar_result(name: str, question: str) -> None:
-    inputs, plans = questions()[question], _plans(question)
-    rows = len(plans)
-    many = _leaves(_call(name, Case(inputs, plans, {key: column[:rows] for key, column in COLUMNS.items()})))
-    for row in range(rows):
-        scalars = {key: column[row].item() for key, column in COLUMNS.items()}
-        one = _leaves(_call(name, Case(inputs, plans[row], scalars)))
-        assert len(one) == len(many)
-        for scalar, column in zip(one, many, strict=True):
-            assert np.ndim(scalar) == 0
-            np.testing.assert_allclose(scalar, np.broadcast_to(column, rows)[row], rtol=1e-12, atol=0)
+    together, alone = _cases(question)
+    many, each = _leaves(_call(name, together)), [_leaves(_call(name, case)) for case in alone]
+    assert all(len(one) == len(many) for one in each)
+    for column, scalars in zip(many, zip(*each, strict=True), strict=True):
+        assert all(np.ndim(scalar) == 0 for scalar in scalars)
+        np.testing.assert_allclose(scalars, np.broadcast_to(column, len(alone)), rtol=1e-12, atol=0)
 
 
 def test_every_function_set_aside_exists() -> None:
