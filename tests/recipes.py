@@ -110,7 +110,7 @@ def _environment(root: Path) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
     return plain | {
         "PYTHONPATH": str(root / "src"),
-        "PYTEST_ADDOPTS": "-o addopts= -q -p no:cacheprovider",
+        "PYTEST_ADDOPTS": "-o addopts= -q -x -p no:cacheprovider",
         "COLUMNS": "200",
     }
 

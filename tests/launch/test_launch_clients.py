@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -108,15 +109,28 @@ def test_torchtitan_reads_what_was_planned(tmp_path: Path) -> None:
     agrees(written, answers)
 
 
+SENT = list(product(("deepseek-v2-lite", "qwen3-30b-a3b"), ("deep_ep", "hybrid_ep")))
+"""Models of experts, and the kernels that send their tokens."""
+
+
+@pytest.fixture(scope="module")
+def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]:
+    """What torchtitan makes of each."""
+    plan = Plan(dp=8, ep=8, zero=3, micro_batch=2, num_microbatches=4, recompute=Recompute.FULL)
+    written = []
+    for model, kernels in SENT:
+        inputs = question(read_model(model), "1x8:h100", "torchtitan", sequence_length=4096, global_batch=64)
+        runtime = with_behaviours(inputs.runtime, ["dispatcher=fused", f"fused_kernels={kernels}"])
+        written.append(launch_files(plan, inputs.replace(runtime=runtime), "torchtitan"))
+    told = read_back("objects_torchtitan.py", written, tmp_path_factory.mktemp("sent"))
+    return {case: each["dispatcher"] for case, each in zip(SENT, told, strict=True)}
+
+
 @pytest.mark.slow
 @pytest.mark.clients("torchtitan")
-@pytest.mark.parametrize("model", ["deepseek-v2-lite", "qwen3-30b-a3b"])
-@pytest.mark.parametrize(("kernels", "called"), [("deep_ep", "DeepEP"), ("hybrid_ep", "HybridEP")])
-def test_torchtitan_sends_tokens_as_is_priced(model: str, kernels: str, called: str, tmp_path: Path) -> None:
-    inputs = question(read_model(model), "1x8:h100", "torchtitan", sequence_length=4096, global_batch=64)
-    runtime = with_behaviours(inputs.runtime, ["dispatcher=fused", f"fused_kernels={kernels}"])
-    plan = Plan(dp=8, ep=8, zero=3, micro_batch=2, num_microbatches=4, recompute=Recompute.FULL)
-    (told,) = read_back(
-        "objects_torchtitan.py", [launch_files(plan, inputs.replace(runtime=runtime), "torchtitan")], tmp_path
-    )
-    assert told["dispatcher"] == f"{called}TokenDispatcher {2 * 4096}"
+@pytest.mark.parametrize(("model", "kernels"), SENT)
+def test_torchtitan_sends_tokens_as_is_priced(
+    model: str, kernels: str, dispatchers: dict[tuple[str, str], str]
+) -> None:
+    called = {"deep_ep": "DeepEP", "hybrid_ep": "HybridEP"}[kernels]
+    assert dispatchers[model, kernels] == f"{called}TokenDispatcher {2 * 4096}"

@@ -127,22 +127,29 @@ def test_rotary_positions_that_the_registered_model_cannot_have_are_refused(mode
         export(PLAN, _asked(scaled), "torchtitan")
 
 
+@pytest.fixture(scope="module")
+def turned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
+    """The frequencies by which torchtitan turns positions of each model."""
+    at = tmp_path_factory.mktemp("turned")
+    cases = []
+    for model, _ in ROTARY:
+        folder = write_folder(launch_files(PLAN, _asked(read_model(model)), "torchtitan").files, at / model)
+        cases.append({"folder": str(folder), "ranks": 8, "capability": 10.0, "rotary": True})
+    (at / "cases.json").write_text(json.dumps(cases))
+    command = [sys.executable, str(Path(__file__).parent / "objects_torchtitan.py"), str(at / "cases.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return {model: told["rotary"] for (model, _), told in zip(ROTARY, json.loads(done.stdout), strict=True)}
+
+
 @pytest.mark.slow
 @pytest.mark.clients("torchtitan", "transformers")
 @pytest.mark.parametrize("model", [model for model, _ in ROTARY])
-def test_torchtitan_turns_positions_as_transformers_does(model: str, tmp_path: Path) -> None:
+def test_torchtitan_turns_positions_as_transformers_does(model: str, turned: dict[str, list[float]]) -> None:
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
     known = read_model(model)
-    files = launch_files(PLAN, _asked(known), "torchtitan").files
-    folder = write_folder(files, tmp_path / "run")
-    (tmp_path / "cases.json").write_text(
-        json.dumps([{"folder": str(folder), "ranks": 8, "capability": 10.0, "rotary": True}])
-    )
-    command = [sys.executable, str(Path(__file__).parent / "objects_torchtitan.py"), str(tmp_path / "cases.json")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    (told,) = json.loads(done.stdout)
     scaling = {key.removeprefix("rope."): value for key, value in known.config_values.items() if "rope." in key}
     attention = known.layer_kinds[0].attention
     config = LlamaConfig(
@@ -152,7 +159,7 @@ def test_torchtitan_turns_positions_as_transformers_does(model: str, tmp_path: P
         max_position_embeddings=131072,
         rope_parameters={"rope_type": "default", "rope_theta": 500000.0} | scaling,
     )
-    assert told["rotary"] == pytest.approx(LlamaRotaryEmbedding(config).inv_freq.tolist(), rel=1e-4)
+    assert turned[model] == pytest.approx(LlamaRotaryEmbedding(config).inv_freq.tolist(), rel=1e-4)
 
 
 @pytest.mark.slow
