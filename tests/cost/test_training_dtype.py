@@ -10,13 +10,13 @@ from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
 from meshwright.layout.plan import Plan, Recompute
-from meshwright.pytorch.fake_world.verify import verify
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import read_runtime
 from meshwright.units import GIB
 from strategies import question
+from torch_forks import verify
 
 BF16 = ("weight_bytes=2", "moment_bytes=2")
 

@@ -8,11 +8,11 @@ from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan, Recompute
-from meshwright.pytorch.fake_world.verify import verify
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from meshwright.units import GIB
 from strategies import question
+from torch_forks import verify
 
 RUNTIMES = ("torchtitan", "accelerate", "pytorch-fsdp1", "pytorch-ddp", "llm-foundry")
 

@@ -1,18 +1,18 @@
-"""Plans that are run on PyTorch once for all tests that look at them; two at a time, as each takes one core."""
+"""Plans that are run on PyTorch once for all tests of a file that look at them."""
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
 
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
-from meshwright.pytorch.fake_world.verify import Verification, verify
+from meshwright.pytorch.fake_world.verify import Verification
 from meshwright.pytorch.frameworks import NONE
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from strategies import question
+from torch_forks import verify
 
 ENDS = {"embedding_as_layer": True, "head_as_layer": True}
 
@@ -171,11 +171,6 @@ def asked(name: str) -> tuple[Plan, Inputs]:
 
 
 @cache
-def _all() -> dict[str, Future[Verification]]:
-    with ThreadPoolExecutor(max_workers=2) as threads:
-        return {name: threads.submit(verify, *asked(name), versions=NONE) for name in CASES}
-
-
 def run(name: str) -> Verification:
     """What PyTorch did with a case."""
-    return _all()[name].result()
+    return verify(*asked(name), versions=NONE)

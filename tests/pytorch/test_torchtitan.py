@@ -9,12 +9,13 @@ import pytest
 
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.pytorch.fake_world.compare import StageCheck
-from meshwright.pytorch.fake_world.verify import Verification, verify
+from meshwright.pytorch.fake_world.verify import Verification
 from meshwright.pytorch.frameworks import NONE, Versions, own_framework
 from meshwright.pytorch.report import verification_blocks
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from strategies import question
+from torch_forks import verify
 
 LENGTH = 2048
 ENDS = {"embedding_as_layer": True, "head_as_layer": True}

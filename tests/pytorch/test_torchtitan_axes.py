@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
-from meshwright.pytorch.fake_world.verify import Verification, verify
+from meshwright.pytorch.fake_world.verify import Verification
 from meshwright.specs.read_model import read_model
 from strategies import question
+from torch_forks import verify
 
 ENDS = {"embedding_as_layer": True, "head_as_layer": True}
 GATHERED = {"context_exchange": ContextExchange.ALL_GATHER}

@@ -6,13 +6,13 @@ import pytest
 
 from meshwright.errors import CannotVerify
 from meshwright.layout.plan import Plan, Recompute
-from meshwright.pytorch.fake_world.verify import verify
 from meshwright.pytorch.frameworks import NONE, Versions, own_framework
 from meshwright.pytorch.report import verification_blocks
 from meshwright.pytorch.scope import scope_of
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from strategies import question
+from torch_forks import verify
 
 FULL = {"recompute": Recompute.FULL}
 SHARDED = Plan(dp=8, zero=3, num_microbatches=2)

@@ -6,7 +6,7 @@ import pytest
 from plans_run import CASES, asked, run
 
 from meshwright.pytorch.fake_world.compare import StageCheck
-from meshwright.pytorch.fake_world.verify import verify
+from torch_forks import verify
 
 pytestmark = pytest.mark.clients("torch")
 
