@@ -51,7 +51,7 @@ def test_options_change_the_question_of_a_file_and_limit_the_search(script: str)
 @pytest.mark.parametrize("command", ["plan", "explain"])
 def test_answers_of_a_file_are_plan_files(script: str, command: str, tmp_path: Path) -> None:
     answer = asked(command, "--from", script, "--cluster", "h100", "--json")
-    jsonschema.validate(answer.document, json_schema())
+    jsonschema.Draft202012Validator(json_schema()).validate(answer.document)
     path = tmp_path / "plan.json"
     path.write_text(answer.out)
     assert read_plan_file(path)[0].model.num_layers == 32

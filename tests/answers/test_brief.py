@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,17 @@ LONG = (
 """Experts, plans that do not fit, constraints, fronts: what takes most lines."""
 
 
+@cache
+def said(*question: str) -> str:
+    """What is printed."""
+    return asked(*question).out
+
+
 @pytest.mark.parametrize(
     "question", [*QUESTIONS, *(pytest.param(each, marks=pytest.mark.slow) for each in LONG)], ids=" ".join
 )
 def test_an_answer_is_one_screen(question: tuple[str, ...]) -> None:
-    assert_one_screen(asked(*question).out)
+    assert_one_screen(said(*question))
 
 
 def test_so_is_that_of_a_changed_plan_file(tmp_path: Path) -> None:
@@ -61,7 +68,7 @@ def assert_one_screen(text: str) -> None:
 @pytest.mark.slow
 def test_what_matters_most_stays() -> None:
     """Of plans and changes some are left out, of the plan, its verdict and its time nothing."""
-    unfit, varied = (asked(*question).out for question in (LONG[8], LONG[0]))
+    unfit, varied = (said(*question) for question in (LONG[8], LONG[0]))
     for part in (
         "out-of-memory: stage 0 needs",
         "If it did fit: ",
@@ -75,7 +82,7 @@ def test_what_matters_most_stays() -> None:
 
 
 def test_the_brief_answer_says_what_the_whole_one_does_in_short() -> None:
-    brief, whole = (asked(*QUESTIONS[0], *more).out for more in ((), ("--more",)))
+    brief, whole = (said(*QUESTIONS[0], *more) for more in ((), ("--more",)))
     best = re.search(r"Best plan: (.*)", whole)
     assert best
     assert best[0] in brief
@@ -85,7 +92,7 @@ def test_the_brief_answer_says_what_the_whole_one_does_in_short() -> None:
 
 
 def test_shares_add_up() -> None:
-    text = " ".join(asked(*QUESTIONS[0]).out.split())
+    text = " ".join(said(*QUESTIONS[0]).split())
     for part in ("Memory of stage", "Step time,"):
         shares = re.search(rf"{part}[^:]*: ([^.]*?)(?= Step time,| Plan names:| meshwright legend)", text)
         assert shares

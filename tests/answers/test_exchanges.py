@@ -44,7 +44,7 @@ def priced(inputs: Inputs, **degrees: Any) -> Estimate:
 def entry(inputs: Inputs, **degrees: Any) -> dict[str, Any]:
     """The explained plan as it stands in a valid plan file."""
     document = json.loads(json.dumps(explain_document(priced(inputs, **degrees), inputs), allow_nan=False))
-    jsonschema.validate(document, json_schema())
+    jsonschema.Draft202012Validator(json_schema()).validate(document)
     (plan,) = document["plans"]
     return dict(plan)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 
@@ -20,14 +21,20 @@ DENSE = (
 )
 
 
+@cache
+def told_of_experts() -> str:
+    """As running text."""
+    return " ".join(asked(*EXPERTS).out.split())
+
+
 def test_states_are_one_figure_whenever_memory_is_highest() -> None:
-    told = " ".join(asked(*EXPERTS).out.split())
+    told = told_of_experts()
     (alone,) = re.findall(r"optimizer states of \S+ alone take (\S+ GiB)", told)
     assert re.findall(r"divides the work of a step, not the (\S+ GiB) of states", told) == [alone]
 
 
 def test_one_micro_batch_is_told_as_one() -> None:
-    told = " ".join(asked(*EXPERTS).out.split())
+    told = told_of_experts()
     assert "The one micro-batch gathers weights before every layer" in told
     assert "leaves each replica 1 micro-batch instead of 2" in told
     assert "1 micro-batches" not in told

@@ -72,7 +72,7 @@ def test_the_plan_file_has_both_cases() -> None:
     inputs = _asked()
     estimate, even = _priced(inputs), _priced(inputs.with_even_routing())
     document = json.loads(json.dumps(explain_document(estimate, inputs), allow_nan=False))
-    jsonschema.validate(document, json_schema())
+    jsonschema.Draft202012Validator(json_schema()).validate(document)
     entry = document["plans"][0]
     assert entry["routing"]["even"]["step_time_s"] == even.step_time_s < entry["step_time_s"]
     assert entry["routing"]["even"]["device_bytes"] == even.memory.device < entry["memory"]["device_bytes"]

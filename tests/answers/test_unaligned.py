@@ -50,7 +50,7 @@ def test_the_change_is_listed_with_the_others_and_saves_what_the_warning_says() 
     assert padded["change"] == "vocab_size 50257 -> 50304"
     assert plan["step_time_s"] - padded["step_time_s"] == pytest.approx(size["cost_s"], rel=1e-3)
     assert size["cost_share"] == pytest.approx(size["cost_s"] / plan["step_time_s"], rel=1e-3)
-    jsonschema.validate(explained, json_schema())
+    jsonschema.Draft202012Validator(json_schema()).validate(explained)
 
 
 def test_a_model_of_aligned_sizes_is_told_nothing() -> None:

@@ -42,7 +42,7 @@ def test_a_model_that_a_framework_has_no_settings_for_is_named_with_what_runs_it
     shown = _words(asked(command, *QWEN, "--runtime", "nanotron").out)
     assert f"nanotron cannot launch it as it stands: {REASON}. {refused['instead']}" in shown
     if command != "check":
-        jsonschema.validate(document, json_schema())
+        jsonschema.Draft202012Validator(json_schema()).validate(document)
 
 
 def _instead(*words: str) -> str:
