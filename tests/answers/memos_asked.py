@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shlex
 from contextlib import chdir
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from unittest import mock
 from commands import Answer, asked
 from meshwright.answers.document.blocks import Document
 from meshwright.answers.memo.memo import Memo, memo
+from meshwright.answers.memo.output import memo_document
 from meshwright.answers.public.memo import MemoAnswer, memo_of
 from meshwright.search.find import find
 from meshwright.specs.inputs import Inputs
@@ -77,8 +79,11 @@ def recommended(name: str) -> Memo:
     return known
 
 
+@cache
 def document(name: str) -> Document:
-    """The memo of a question."""
+    """The memo of a question, which does not tell of options that were left to their defaults where a plan fits."""
+    if name in FITTING:
+        return memo_document(replace(recommended(name), assumed=()))
     return _asked(name).answer.page
 
 

@@ -181,11 +181,11 @@ def test_states_before_anything_is_divided_are_those_of_the_table(name: str) -> 
     assert stated == held or f"Appendix B counts {held} on one accelerator" in text
 
 
-def test_a_faster_layout_that_is_not_the_best_says_why() -> None:
-    for name in FITTING:
-        for row in (row for block in document(name).blocks if isinstance(block, Table) for row in block.rows):
-            if "faster" in row[-1] and len(row) == 4:
-                assert ", but the best plan " in row[-1] or "at-risk" in row[-1]
+@pytest.mark.parametrize("name", FITTING)
+def test_a_faster_layout_that_is_not_the_best_says_why(name: str) -> None:
+    for row in (row for block in document(name).blocks if isinstance(block, Table) for row in block.rows):
+        if "faster" in row[-1] and len(row) == 4:
+            assert ", but the best plan " in row[-1] or "at-risk" in row[-1]
 
 
 def test_one_accelerator_shares_with_none_and_divides_nothing() -> None:
@@ -326,9 +326,9 @@ def test_other_questions_are_answered_by_a_search_of_their_own(name: str) -> Non
         assert each.same.plan.tp == target.best.plan.tp
 
 
-def test_matrix_units_are_not_said_to_have_fp32() -> None:
-    for name in FITTING:
-        assert "matrix units' dense peak" not in words([*document(name).blocks])
+@pytest.mark.parametrize("name", FITTING)
+def test_matrix_units_are_not_said_to_have_fp32(name: str) -> None:
+    assert "matrix units' dense peak" not in words([*document(name).blocks])
 
 
 def test_days_and_price_are_those_of_the_tokens() -> None:
