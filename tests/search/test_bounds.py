@@ -14,8 +14,8 @@ from meshwright.cost.memory.fit import Verdict, bounds
 from meshwright.cost.shapes import pipelines_of
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
-from meshwright.search import find as find_module
-from meshwright.search.bounds import LeastMemory, least_memory, most_unequal
+from meshwright.search import fitting as fitting_module
+from meshwright.search.bounds import LeastMemory, least_in_forward, least_memory, most_unequal
 from meshwright.search.find import find
 from meshwright.search.resolve import stages as stages_module
 from meshwright.specs.inputs import Inputs
@@ -28,13 +28,19 @@ ANSWERED = {
     "nothing fits": question(llama_70b(), "1x8:h100", global_batch=8, sequence_length=8192),
     "experts": with_experts(question(gpt_like(), "1x8:v100", "megatron-lm", global_batch=16), 64),
 }
+ANSWERED["deferred gradients"] = question(llama_70b(), "2x8:h100", "torchtitan", global_batch=16, sequence_length=8192)
 ROUTED = question(latent(), "1x4:a100-40gb", "torchtitan", global_batch=16, expert_imbalance=None)
 EXPERTS = question(read_model("mixtral-8x7b"), "2x8:a100-80gb", global_batch=32, expert_imbalance=None)
-ASKED = {**ANSWERED, **questions()}
+ASKED = {**ANSWERED, "routed as usual": ROUTED, **questions()}
+CAST = [name for name, inputs in ASKED.items() if inputs.runtime.storage.weights != "half"]
 
 
 def _least(plans: Plans, inputs: Inputs) -> LeastMemory:
     return least_memory(pipelines_of(plans, inputs, keep_all_stages=False)[0], inputs)
+
+
+def _least_in_forward(plans: Plans, inputs: Inputs) -> LeastMemory:
+    return least_in_forward(plans, *pipelines_of(plans, inputs, keep_all_stages=False), inputs)
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -43,6 +49,23 @@ def test_no_plan_holds_less_than_its_bound_and_what_is_surely_unfit_does_not_fit
     least, priced = _least(plans, ASKED[name]), footprints_of(plans, ASKED[name])
     assert (least.device <= priced.worst_memory.device * (1 + 1e-12)).all()
     assert (priced.verdict[least.unfit] == Verdict.OUT_OF_MEMORY).all()
+
+
+@pytest.mark.parametrize("name", CAST)
+def test_no_plan_holds_less_than_in_its_last_forward_and_what_is_unfit_then_does_not_fit(name: str) -> None:
+    inputs = ASKED[name]
+    plans = legal_plans(inputs)
+    least, priced = _least_in_forward(plans, inputs), footprints_of(plans, inputs)
+    assert (least.device <= priced.worst_memory.device).all()
+    assert (priced.verdict[least.unfit] == Verdict.OUT_OF_MEMORY).all()
+
+
+@pytest.mark.parametrize("name", ["deferred gradients", "routed as usual"])
+def test_the_last_forward_tells_most_of_what_does_not_fit_and_more_than_states_alone(name: str) -> None:
+    plans = legal_plans(ASKED[name])
+    unfit = footprints_of(plans, ASKED[name]).verdict == Verdict.OUT_OF_MEMORY
+    in_forward, by_states = _least_in_forward(plans, ASKED[name]).unfit, _least(plans, ASKED[name]).unfit
+    assert by_states.sum() < in_forward.sum() < unfit.sum() < 2 * in_forward.sum()
 
 
 def test_states_alone_tell_a_good_part_of_what_does_not_fit() -> None:
@@ -64,7 +87,8 @@ def test_an_answer_is_the_same_where_every_plan_is_priced(name: str, monkeypatch
     inputs = ANSWERED[name]
     bounded = find(inputs)
     nothing = lambda pipelines, _: LeastMemory(zeros := np.zeros(len(pipelines.of_plan)), zeros > 0)  # noqa: E731
-    monkeypatch.setattr(find_module, "least_memory", nothing)
+    monkeypatch.setattr(fitting_module, "least_memory", nothing)
+    monkeypatch.setattr(fitting_module, "least_in_forward", lambda _, pipelines, *__: nothing(pipelines, None))
     whole = find(inputs)
     assert whole.unpriced == 0 < bounded.unpriced
     assert bounded == replace(whole, unpriced=bounded.unpriced)

@@ -7,13 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, column
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, column
 from meshwright.cost.memory.components import communicator_bytes
 from meshwright.cost.memory.fit import bounds
+from meshwright.cost.memory.forward import forward_memory
 from meshwright.cost.memory.stage_parameters import stage_units
 from meshwright.cost.memory.states import stage_states
 from meshwright.cost.routing import hottest_over_mean
+from meshwright.cost.runs import Runs
 from meshwright.cost.shapes import Pipelines, Weights
+from meshwright.cost.unit import micro_batch_shapes
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
@@ -55,6 +58,27 @@ def least_memory(pipelines: Pipelines, inputs: Inputs) -> LeastMemory:
     return LeastMemory(device[pipelines.of_plan], unfit[pipelines.of_plan])
 
 
+def least_in_forward(plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> LeastMemory:
+    """The same of what plans whose weights are cast for use hold in the last forward of their step.
+
+    `_least_grows` says why the worst stage is out of memory if it holds too much then, also of what is no state. Which
+    one that is is not known, so all are asked. It reserves no less than the stage that reserves most in its forward: of
+    that it has allocated whatever neither its pools are nor what is of no use to it.
+    plans: shape (n,); pipelines, stages: theirs.
+    """
+    shapes = micro_batch_shapes(plans, inputs, pipelines)
+    held = forward_memory(stages, pipelines, Runs.of(plans, stages, pipelines, shapes), plans, inputs)
+    memory, reserved = inputs.runtime.memory, stages.largest(held.reserved(inputs))
+    communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.of_plan]
+    beside = (reserved[stages.plan] - held.pools) / (1 + memory.fragmentation) - held.unused
+    allocated = np.maximum(held.allocated, beside)
+    most = (most_unequal(pipelines.plans, inputs) - 1)[pipelines.of_plan]
+    routing = most[stages.plan] * (2 + memory.fragmentation) * (allocated - held.states)
+    fits = ~_surely_unfit(allocated, communicators[stages.plan], inputs, routing)
+    unfit = _least_grows(pipelines.plans, inputs)[pipelines.of_plan] & (stages.largest(1.0 * fits) == 0)
+    return LeastMemory(reserved + memory.context_bytes + communicators, unfit)
+
+
 def unfit_stages(plans: Plans, stages: Stages, inputs: Inputs) -> BoolColumn:
     """Whether stages are out of memory by what they keep from step to step alone, as `least_memory` says; shape (r,).
 
@@ -65,10 +89,12 @@ def unfit_stages(plans: Plans, stages: Stages, inputs: Inputs) -> BoolColumn:
     return _least_grows(plans, inputs)[stages.plan] & _surely_unfit(allocated, communicators[stages.plan], inputs)
 
 
-def _surely_unfit(allocated: FloatColumn, communicators: FloatColumn, inputs: Inputs) -> BoolColumn:
-    """Whether not one of ten runs that hold so many bytes, and nothing else, fits."""
+def _surely_unfit(
+    allocated: FloatColumn, communicators: FloatColumn, inputs: Inputs, routing: Floats = 0.0
+) -> BoolColumn:
+    """Whether not one of ten runs that hold so many bytes, and nothing else, fits. routing: as of `bounds`."""
     reserved = (1 + inputs.runtime.memory.fragmentation) * allocated
-    least = column(bounds(allocated, reserved, communicators, inputs).least)
+    least = column(bounds(allocated, reserved, communicators, inputs, routing).least)
     return least > inputs.cluster.accelerator.visible_memory_bytes
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -13,13 +12,12 @@ from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.footprint import Footprints, footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.shape_times import ShapeTimes
-from meshwright.cost.shapes import Pipelines, pipelines_of
 from meshwright.cost.step import estimate_each, estimate_plans, estimates_of
 from meshwright.distinct import distinct_rows, distinct_values
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans, regrouped
-from meshwright.search.bounds import least_memory
+from meshwright.search.fitting import Tally, fitting
 from meshwright.search.published_layouts import has_published_layout
 from meshwright.search.rank import LEAST_GAIN, order, preference, rank_time_s
 from meshwright.search.resolve import resolved
@@ -50,39 +48,15 @@ RESOLVED = 8
 """Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
 
 
-@dataclass
-class _Tally:
-    """Counts, and the plan of every chunk that holds the least."""
-
-    size: int = 0
-    considered: int = 0
-    legal: int = 0
-    fitting: int = 0
-    unpriced: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-    leanest: list[Plans] = field(default_factory=list)
-    least_bytes: float = np.inf
-    """Of the worst stage of the leanest plan so far."""
-    near: list[Ranks] = field(default_factory=list)
-    """Of every chunk, what the plans near its fastest are ranked by."""
-
-    def add_leanest(self, memory: Footprints) -> None:
-        """Of these plans, the one with the least memory on its worst stage."""
-        device = memory.worst_memory.device
-        first = int(np.argmin(device))
-        self.leanest.append(memory.plans.take(slice(first, first + 1)))
-        self.least_bytes = min(self.least_bytes, float(device[first]))
-
-
 def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> SearchResult:
     """Consider every plan of the space, price the legal ones, rank those that fit.
 
     top: how many of the best to keep. Raises `NotModelled` for a model that is not planned yet, `IllegalPlan` when the
     runtime refuses every plan, `Stopped` where progress stops it before a plan fits.
     """
-    tally, times = _Tally(), ShapeTimes(inputs)
+    tally, times = Tally(), ShapeTimes(inputs)
     legal = regrouped(_legal(inputs, tally, progress), _rows(inputs))
-    candidates = [_candidates(_fitting(plans, inputs, tally), top, tally, times) for plans in legal if len(plans)]
+    candidates = [_candidates(fitting(plans, inputs, tally), top, tally, times) for plans in legal if len(plans)]
     complete = tally.considered == tally.size
     if not complete and not tally.fitting:
         raise stopped(tally.considered, tally.size)
@@ -157,18 +131,19 @@ def _rows(inputs: Inputs) -> int:
 
 
 def legal_footprints(
-    answers: Sequence[SearchResult], progress: Progress | None = None
+    answers: Sequence[SearchResult], progress: Progress | None = None, *, fitting_only: bool = False
 ) -> Iterator[tuple[int, Footprints]]:
     """The memory of the legal plans of every space, in tables of at most `CHUNK` rows, with the index of their answer.
 
-    answers: searches of those spaces; progress: told (plans considered, plans of all spaces).
+    answers: searches of those spaces; progress: told (plans considered, plans of all spaces); fitting_only: of those
+    plans that fit.
     """
     done, total = 0, sum(answer.considered for answer in answers)
     for index, inputs in enumerate(answer.inputs for answer in answers):
         for chunk in chunks(inputs):
             legal = chunk.take(check(chunk, inputs).legal)
             if len(legal):
-                yield index, footprints_of(legal, inputs)
+                yield index, fitting(legal, inputs, Tally()) if fitting_only else footprints_of(legal, inputs)
             done += len(chunk)
             if progress:
                 progress(done, total)
@@ -192,7 +167,7 @@ def _preferred(plans: Plans, inputs: Inputs) -> Plan:
     return plans[int(np.lexsort(preference(estimate_plans(plans, inputs)))[0])]
 
 
-def _legal(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterator[Plans]:
+def _legal(inputs: Inputs, tally: Tally, progress: Progress | None) -> Iterator[Plans]:
     """The legal plans of every chunk; the others are counted."""
     known = parts(inputs)
     tally.size = sum(part.size for part in known)
@@ -208,34 +183,7 @@ def _legal(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterator
             return
 
 
-def _fitting(legal: Plans, inputs: Inputs, tally: _Tally) -> Footprints:
-    """The memory of those that fit; the others are counted.
-
-    Plans whose states alone do not fit are not priced, unless one of them may be the leanest.
-    """
-    pipelines, _ = pipelines_of(legal, inputs, keep_all_stages=False)
-    least = least_memory(pipelines, inputs)
-    unfit = least.unfit.copy()
-    unfit[np.argmin(least.device)] &= not unfit.all()
-    memory = _footprints(legal, pipelines, ~unfit, inputs)
-    tally.add_leanest(memory)
-    leaner = unfit & (least.device <= tally.least_bytes)
-    if leaner.any():
-        tally.add_leanest(_footprints(legal, pipelines, leaner, inputs))
-    fits = memory.verdict < Verdict.OUT_OF_MEMORY
-    tally.legal += len(legal)
-    tally.fitting += int(fits.sum())
-    tally.unpriced += int((unfit & ~leaner).sum())
-    return memory.take(fits)
-
-
-def _footprints(plans: Plans, pipelines: Pipelines, chosen: BoolColumn, inputs: Inputs) -> Footprints:
-    """The memory of the chosen plans, by mask."""
-    rows = np.flatnonzero(chosen)
-    return Footprints.of(plans.take(rows), *pipelines.of_plans(rows), inputs)
-
-
-def _candidates(memory: Footprints, top: int, tally: _Tally, times: ShapeTimes) -> Plans:
+def _candidates(memory: Footprints, top: int, tally: Tally, times: ShapeTimes) -> Plans:
     """The plans that any part of the answer but the leanest may take."""
     fitting, inputs = memory.plans, memory.inputs
     if not len(fitting):

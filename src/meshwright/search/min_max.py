@@ -113,7 +113,7 @@ def _layout_columns(plans: Plans, zero_stages: Sequence[int]) -> tuple[IntColumn
 def _safe_tables(answers: Sequence[SearchResult], progress: Progress | None) -> list[_Table]:
     """The safe plans of every cluster, with the seconds of their steps."""
     parts: list[list[_Table]] = [[_Table(Plans.of([]), np.zeros(0))] for _ in answers]
-    for index, memory in legal_footprints(answers, progress):
+    for index, memory in legal_footprints(answers, progress, fitting_only=True):
         safe = memory.take(memory.verdict == Verdict.SAFE)
         if len(safe):
             parts[index].append(_Table(safe.plans, estimates_of(safe).step_time_s))

@@ -6,7 +6,6 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
-from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans, estimates_of
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -22,8 +21,7 @@ def pareto(answer: SearchResult, progress: Progress | None = None) -> tuple[Esti
     progress: told (considered, in all).
     """
     inputs, front = answer.inputs, [estimate.plan for estimate in (*answer.best, *answer.other_splits)]
-    for _, memory in legal_footprints([answer], progress):
-        fitting = memory.take(memory.verdict < Verdict.OUT_OF_MEMORY)
+    for _, fitting in legal_footprints([answer], progress, fitting_only=True):
         if len(fitting):
             front = _front_of([*front, *(fitting.plans[row] for row in _unbeaten(estimates_of(fitting)))], inputs)
     return estimate_each(front, inputs)

@@ -33,8 +33,9 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     Source: torch 2.13, distributed/pipelining/stage.py (backward_maybe_with_nosync) and `sharded_step`. step: of every
     stage, shape (r,). Returns allocations in bytes.
     """
-    line, saved, chunks = MemoryTimeline(len(step.plans), step.unused), step.in_flight, step.unsharded
+    saved, chunks = step.in_flight, step.unsharded
     gradients, _ = worked_chunks(step, step.backwards)
+    line = last_forward(step, gradients)
     next_gradients, _ = worked_chunks(step, step.backwards + 1, last_reduced=False)
     # Of the chunks that wait to be gathered, the next backward that is played brings the last, with the embedding.
     last, fewest = step.plans.vpp - 1, np.maximum(step.waiting_chunks, 1)
@@ -45,10 +46,6 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
             (last, chunks.passed),
         )
     )
-    # A reduced gradient lies twice once the second loss has reduced its own.
-    second_loss = step.plans.num_microbatches == 2
-    line.allocate("gradients", "of chunks", gradients - step.weight_bytes * step.reduced_twice * second_loss)
-    _forward(line, step)
     line.allocate("parameters", "other chunks", other_chunks(step, chunks.at_loss, size=step.other_chunk_size))
     _loss(line, step, saved.activations, saved.logits)
     line.allocate("gradients", "of chunks", gradients)
@@ -89,11 +86,17 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     return line
 
 
-def _forward(line: MemoryTimeline, step: UnitStep) -> None:
-    """Of the chunk that works forward last: its last layer is gathered, its experts that are divided by rows are put
-    together, and it works; then its output is sent.
+def last_forward(step: UnitStep, gradients: FloatColumn) -> MemoryTimeline:
+    """The last forward, with the most micro-batches in flight: the last layer of its chunk is gathered, its experts
+    that are divided by rows are put together, and it works; then its output is sent.
+
+    step: as of `pipelined_step`; gradients: of the chunks that have worked backward before, bytes, shape (r,). Returns
+    allocations in bytes.
     """
-    saved = step.in_flight
+    line, saved = MemoryTimeline(len(step.plans), step.unused), step.in_flight
+    # A reduced gradient lies twice once the second loss has reduced its own.
+    second_loss = step.plans.num_microbatches == 2
+    line.allocate("gradients", "of chunks", gradients - step.weight_bytes * step.reduced_twice * second_loss)
     line.allocate("temporaries", "message buffers", saved.messages - _outputs(step, 1))
     line.allocate("parameters", "gathered until backward", step.until_backward)
     others = other_chunks(step, step.unsharded.forward, size=chunks_beside_forward(step))
@@ -109,6 +112,7 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     line.at(Moment.LAST_LAYER_FORWARD)
     line.free("two layers", "output of the layer")
     line.allocate("temporaries", "message buffers", saved.messages)
+    return line
 
 
 def _loss(line: MemoryTimeline, step: UnitStep, activations: FloatColumn, logits: FloatColumn) -> None:

@@ -24,8 +24,7 @@ def sharded_step(step: UnitStep) -> MemoryTimeline:
     _fsdp_collectives.py (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed);
     peaks counted on fake tensors, moment by moment. step: of every stage, shape (r,). Returns allocations in bytes.
     """
-    line = MemoryTimeline(len(step.plans), step.unused)
-    _forward(line, step)
+    line = last_forward(step)
     _last_layer(line, step)
     _middle_layers(line, step)
     _first_layers(line, step)
@@ -33,8 +32,9 @@ def sharded_step(step: UnitStep) -> MemoryTimeline:
     return line
 
 
-def _forward(line: MemoryTimeline, step: UnitStep) -> None:
-    saved = step.in_flight
+def last_forward(step: UnitStep) -> MemoryTimeline:
+    """The forward pass of that micro-batch and its loss. step: as of `sharded_step`. Returns allocations in bytes."""
+    line, saved = MemoryTimeline(len(step.plans), step.unused), step.in_flight
     line.allocate("temporaries", "message buffers", saved.messages)
     line.allocate(
         "gradients",
@@ -63,6 +63,7 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
         line.allocate("temporaries", "gradients of the head", reduced_unit(step, head, stored, sums, head))
         line.at(Moment.HEAD_REDUCE_SCATTER)
     line.free("logits", "gradients of the head")
+    return line
 
 
 def _gather_last_layer(line: MemoryTimeline, step: UnitStep) -> None:

@@ -137,6 +137,12 @@ class MemoryTimeline:
         most = reduce(np.maximum, (snapshot.held for snapshot in self._moments))
         return np.broadcast_to(most, self._ranks)
 
+    @cached_property
+    def most_allocated(self) -> FloatColumn:
+        """The most that is allocated at one moment, of those played so far; bytes, shape (r,)."""
+        most = reduce(np.maximum, (snapshot.total for snapshot in self._moments))
+        return np.broadcast_to(most, self._ranks)
+
     def peak(self, ranks: IntColumn | slice = slice(None)) -> Peak:
         """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
         place = self.highest[ranks]

@@ -46,8 +46,20 @@ class UnitStep:
     inputs: Inputs
 
     @classmethod
-    def of(cls, stages: Stages, pipelines: Pipelines, plans: Plans, in_flight: UnitInFlight, inputs: Inputs) -> Self:
-        """The steps of stages: units and unsharded chunks once for every distinct pipeline, then of every stage."""
+    def of(
+        cls,
+        stages: Stages,
+        pipelines: Pipelines,
+        plans: Plans,
+        in_flight: UnitInFlight,
+        inputs: Inputs,
+        unsharded: UnshardedChunks[IntColumn] | None = None,
+    ) -> Self:
+        """The steps of stages: units and unsharded chunks once for every distinct pipeline, then of every stage.
+
+        unsharded: of every distinct stage; None: as `stage_chunks` counts them.
+        """
+        unsharded = unsharded or stage_chunks(pipelines.plans, pipelines.stages)
         rows = plans.some(stages.plan)
         units = stage_units(pipelines.plans, pipelines.stages, inputs)
         parted = parted_embedding(pipelines.plans, pipelines.stages, inputs)
@@ -62,7 +74,7 @@ class UnitStep:
             in_flight=in_flight,
             stage=stages.stage,
             backwards=np.maximum(rows.num_microbatches * rows.vpp - stages.in_flight_chunks, 0),
-            unsharded=gathered(stage_chunks(pipelines.plans, pipelines.stages), pipelines.of_stage),
+            unsharded=gathered(unsharded, pipelines.of_stage),
             inputs=inputs,
         )
 
