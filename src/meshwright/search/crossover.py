@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
+
+import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn
 from meshwright.cost.estimate import Estimate
@@ -24,6 +26,8 @@ LOWEST, HIGHEST = 1 / 16, 16.0
 """Bandwidths between nodes that are looked at, over what the cluster has."""
 ROUNDING = 1 + 1e-6
 """Step times nearer than this are kept apart by their memory."""
+FIRST = 32
+"""Plans, fastest first, that are held against all others."""
 TOLERANCE = 1.01
 """How near, as a ratio, the bandwidth found is to the change."""
 
@@ -48,20 +52,45 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class FamilyPlans:
-    """The plans of one family, by runtime, that can be its fastest at a bandwidth looked at."""
+class RuntimePlans:
+    """The plans of one family and one runtime that can be the fastest at a bandwidth looked at."""
 
     family: Family
-    entries: tuple[tuple[Inputs, Plans], ...]
+    inputs: Inputs
+    plans: Plans
+    known: dict[float, Contender] = field(default_factory=dict)
+    """The fastest by the factors of the bandwidth that were asked for."""
 
     def best(self, factor: float) -> Contender:
         """The fastest plan at `factor` times the bandwidth between nodes, among equals the leanest."""
-        contenders = [self._best_of(plans, scaled(inputs, factor)) for inputs, plans in self.entries]
-        return min(contenders, key=lambda contender: contender.estimate.step_time_s)
+        if factor not in self.known:
+            inputs = scaled(self.inputs, factor)
+            estimates = estimate_plans(self.plans, inputs)
+            self.known[factor] = Contender(self.family, inputs, estimates[int(order(estimates)[0])])
+        return self.known[factor]
 
-    def _best_of(self, plans: Plans, inputs: Inputs) -> Contender:
-        estimates = estimate_plans(plans, inputs)
-        return Contender(self.family, inputs, estimates[int(order(estimates)[0])])
+    def least_s(self, factor: float) -> float:
+        """Seconds that its step takes at least: those at any higher bandwidth that is known."""
+        return max((each.estimate.step_time_s for at, each in self.known.items() if at >= factor), default=0.0)
+
+
+@dataclass(frozen=True)
+class FamilyPlans:
+    """The plans of one family, by runtime, that can be its fastest at a bandwidth looked at."""
+
+    entries: tuple[RuntimePlans, ...]
+
+    def best(self, factor: float) -> Contender:
+        """The fastest plan at `factor` times the bandwidth between nodes, among equals the leanest; runtimes that are
+        slower at more bandwidth are not asked.
+        """
+        fastest = min(self.entries, key=lambda entry: entry.least_s(factor)).best(factor).estimate.step_time_s
+        contenders = []
+        for entry in self.entries:
+            if entry.least_s(factor) <= fastest * ROUNDING:
+                contenders.append(entry.best(factor))
+                fastest = min(fastest, contenders[-1].estimate.step_time_s)
+        return min(contenders, key=lambda contender: contender.estimate.step_time_s)
 
 
 @dataclass(frozen=True)
@@ -97,7 +126,8 @@ def _pieces(answer: SearchResult, progress: Progress | None) -> dict[Family, lis
     safety = answer.best[0].verdict
     known = [each for each in (answer.fastest, *answer.best) if each and each.verdict == safety]
     found = footprints_of(Plans.of(dict.fromkeys(each.plan for each in known)), answer.inputs)
-    spaces = (memory.take(memory.verdict == safety) for _, memory in legal_footprints([answer], progress))
+    fitting = (memory for _, memory in legal_footprints([answer], progress, fitting_only=True) if len(memory))
+    spaces = (memory.take(memory.verdict == safety) for memory in fitting)
     pieces: dict[Family, list[_Piece]] = {family: [] for family in Family}
     for memory in chain([found], spaces):
         for family, of_family in pieces.items():
@@ -112,8 +142,8 @@ def _side(family: Family, answers: Sequence[SearchResult], pieces: Sequence[Sequ
     for answer, of_runtime in zip(answers, pieces, strict=True):
         near = [piece.plans.take(piece.step_time_s <= limit) for piece in of_runtime]
         if any(map(len, near)):
-            entries.append((answer.inputs, Plans.join(near)))
-    return FamilyPlans(family, tuple(entries))
+            entries.append(RuntimePlans(family, answer.inputs, Plans.join(near)))
+    return FamilyPlans(tuple(entries))
 
 
 def _members(plans: Plans, family: Family) -> BoolColumn:
@@ -125,10 +155,21 @@ def _piece(memory: Footprints) -> list[_Piece]:
     """The plans of a chunk, if any, that could be the fastest of it; memory: theirs, which links do not change."""
     if not len(memory):
         return []
-    networks = (replace(memory, inputs=scaled(memory.inputs, factor)) for factor in (LOWEST, HIGHEST))
-    slow, fast = (estimates_of(each).step_time_s for each in networks)
-    limit = float(slow.min()) * ROUNDING
+    fast = _seconds(memory, HIGHEST)
+    limit = _least_seconds(memory, fast <= np.partition(fast, FIRST)[FIRST]) if len(fast) > FIRST else np.inf
+    # The fastest at the lowest bandwidth is no slower at the highest one than those few at the lowest.
+    limit = _least_seconds(memory, fast <= limit)
     return [_Piece(memory.plans.take(fast <= limit), fast[fast <= limit], limit)]
+
+
+def _least_seconds(memory: Footprints, chosen: BoolColumn) -> float:
+    """Of the fastest of the chosen plans, by mask, at the lowest bandwidth, and a little more."""
+    return float(_seconds(memory.take(chosen), LOWEST).min()) * ROUNDING
+
+
+def _seconds(memory: Footprints, factor: float) -> FloatColumn:
+    """Seconds of a step at `factor` times the bandwidth between nodes, shape (n,)."""
+    return estimates_of(replace(memory, inputs=scaled(memory.inputs, factor))).step_time_s
 
 
 def scaled(inputs: Inputs, factor: float) -> Inputs:
