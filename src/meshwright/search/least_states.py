@@ -21,12 +21,19 @@ def whole_states(inputs: Inputs) -> float:
 
 
 def states_fit(inputs: Inputs, accelerators: int | None = None) -> bool:
-    """Whether states alone, divided evenly over all accelerators, are safe; where not, no plan is.
+    """Whether states alone, divided evenly over all accelerators, are safe; where not, no plan is. They are whole on
+    every accelerator where the runtime divides none.
 
     accelerators: a count; None: those of the question.
     """
-    share = whole_states(inputs) / (accelerators or inputs.cluster.num_gpus)
+    share = whole_states(inputs) / (accelerators or inputs.cluster.num_gpus if divides_states(inputs) else 1)
     return bool(verdict(share, share, 0.0, inputs) == Verdict.SAFE)
+
+
+def divides_states(inputs: Inputs) -> bool:
+    """Whether some plan of the runtime has ranks that hold different states."""
+    plans, ranks_of_experts = inputs.runtime.plans, inputs.runtime.plans.expert_parallel and inputs.model.is_moe
+    return plans.tensor_parallel or plans.pipeline_parallel or ranks_of_experts or any(plans.zero_stages)
 
 
 def least_nodes(inputs: Inputs, most: int) -> int | None:
