@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.answers.records import fields_of
-from meshwright.answers.routing import routing_entry
+from meshwright.answers.routing import rank_imbalance, routing_entry
 from meshwright.answers.uncertainty import uncertainty_entry
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
@@ -37,9 +37,10 @@ DEFAULTS = Plan().to_dict()
 
 def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     """One priced plan: its layout, speed, memory of its worst stage and waterfall."""
+    imbalance = rank_imbalance(estimate, inputs)
     return fields_of(estimate, "plan", "step_time_s", "tokens_per_s_per_gpu", "mfu") | {
-        **routing_entry(estimate, inputs),
-        "uncertainty": uncertainty_entry(estimate, inputs),
+        **routing_entry(imbalance),
+        "uncertainty": uncertainty_entry(estimate, inputs, imbalance),
         "memory": {
             **fields_of(estimate, "verdict", "worst_stage"),
             **memory_entry(estimate.memory),

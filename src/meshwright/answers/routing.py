@@ -55,9 +55,8 @@ def step_times(estimate: Estimate, imbalance: RankImbalance | None) -> tuple[flo
     return even + added * (imbalance.least - 1), even + added * (imbalance.most - 1)
 
 
-def routing_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
+def routing_entry(imbalance: RankImbalance | None) -> dict[str, Any]:
     """The imbalance that a plan is priced with, and its price with even routing, as they stand in a plan file."""
-    imbalance = rank_imbalance(estimate, inputs)
     if imbalance is None:
         return {}
     even = fields_of(imbalance.even, "step_time_s", "tokens_per_s_per_gpu", "mfu", "verdict")

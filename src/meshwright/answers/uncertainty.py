@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from meshwright.answers.records import fields_of
-from meshwright.answers.routing import rank_imbalance, step_times
+from meshwright.answers.routing import RankImbalance, rank_imbalance, step_times
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.published import unpublished
@@ -36,14 +36,14 @@ class Interval(NamedTuple):
     `accelerator`; 0 makes it wider."""
 
 
-def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
+def step_time_interval(estimate: Estimate, inputs: Inputs, imbalance: RankImbalance | None = None) -> Interval:
     """The step time times the ratios of measured to predicted that one and nine of ten runs stay below; on a site of
     which runs were measured, by how runs of one source spread. How far kinds of plans differ adds to the spread of a
-    plan of a kind that no published run has.
+    plan of a kind that no published run has. imbalance: of the plan, where it is known.
     """
     labels, known = like(inputs), residuals("step_time")
     proven = not unpublished(estimate.plan, inputs)
-    low, middle, high = _range(estimate, inputs, proven)
+    low, middle, high = _range(estimate, inputs, proven, imbalance or rank_imbalance(estimate, inputs))
     sources = {
         "group": known.sources(group=labels.group),
         "runtime": known.sources_of_label("runtime", labels),
@@ -53,13 +53,15 @@ def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
     return Interval(p10=low, p50=middle, p90=high, like=text, sources=sources)
 
 
-def _range(estimate: Estimate, inputs: Inputs, proven: bool) -> tuple[float, float, float]:
+def _range(
+    estimate: Estimate, inputs: Inputs, proven: bool, imbalance: RankImbalance | None
+) -> tuple[float, float, float]:
     """Seconds of a step that one, five and nine of ten runs stay below, proven or not. Published runs route evenly: how
     unequally experts share tokens in training adds to the spread, as an error of its own.
     """
     error = predictive("step_time", like(inputs), inputs.cluster.measured_runs)
     error = error if proven else of_an_unproven_kind(error)
-    routed = step_times(estimate, rank_imbalance(estimate, inputs))
+    routed = step_times(estimate, imbalance)
     logs = [
         (math.log(ratio) - error.bias, math.log(seconds / estimate.step_time_s))
         for ratio, seconds in zip(error.eight_of_ten, routed, strict=True)
@@ -69,9 +71,9 @@ def _range(estimate: Estimate, inputs: Inputs, proven: bool) -> tuple[float, flo
     return low, middle, high
 
 
-def uncertainty_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
-    """The interval and the probability as they stand in the plan file."""
-    interval = step_time_interval(estimate, inputs)
+def uncertainty_entry(estimate: Estimate, inputs: Inputs, imbalance: RankImbalance | None = None) -> dict[str, Any]:
+    """The interval and the probability as they stand in the plan file. imbalance: as of `step_time_interval`."""
+    interval = step_time_interval(estimate, inputs, imbalance)
     return {
         "step_time_s": {"p10": interval.p10, "p90": interval.p90},
         "fits": estimate.fit.probability,
@@ -91,11 +93,12 @@ def confidence_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
 
 def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
     """The interval of the step time, the sources that it rests on, and what it would be if the plan were proven."""
-    interval, labels = step_time_interval(estimate, inputs), like(inputs)
+    imbalance, labels = rank_imbalance(estimate, inputs), like(inputs)
+    interval = step_time_interval(estimate, inputs, imbalance)
     text = f"8 in 10 runs like this take {_seconds(interval.p10, interval.p90)} a step"
     unproven = ""
     if unpublished(estimate.plan, inputs):
-        low, _, high = _range(estimate, inputs, proven=True)
+        low, _, high = _range(estimate, inputs, proven=True, imbalance=imbalance)
         narrower = _seconds(low, high)
         unproven = f" No published run has such a plan; if one had, the range would be {narrower}."
     if inputs.cluster.measured_runs:
