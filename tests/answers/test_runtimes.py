@@ -114,7 +114,7 @@ def test_where_no_plan_is_safe_a_line_says_so() -> None:
 
 
 def test_nothing_fits_for_any_runtime() -> None:
-    with mock.patch("meshwright.answers.nothing_fits.remedies", return_value=[]):
+    with mock.patch("meshwright.answers.nothing_fits.what_would_fit", return_value=[]):
         answer = asked("plan", *question(runtime="all", model="llama-3.1-405b"))
     assert answer.code == 3
     assert "megatron-core" in answer.message
@@ -134,7 +134,7 @@ def test_nothing_fits_for_any_runtime() -> None:
 def test_experts_that_leave_ranks_without_are_told(model: str, cluster: str, runtime: str, told: str) -> None:
     """Also where the leanest plan shards them over fewer ranks for that reason."""
     asked_for = question(model=model, cluster=cluster, runtime=runtime)
-    with mock.patch("meshwright.answers.nothing_fits.remedies", return_value=[]):
+    with mock.patch("meshwright.answers.nothing_fits.what_would_fit", return_value=[]):
         answer = asked("plan", *asked_for)
     assert answer.code == 3
     assert (f"shards experts one by one: with {told}" in answer.message) == bool(told)
@@ -142,7 +142,7 @@ def test_experts_that_leave_ranks_without_are_told(model: str, cluster: str, run
 
 def test_experts_that_no_more_ranks_would_share_are_told_where_nothing_helps() -> None:
     asked_for = question(model="mixtral-8x7b", cluster="1x8:h100", runtime="accelerate")
-    with mock.patch("meshwright.answers.nothing_fits.remedies", return_value=[]):
+    with mock.patch("meshwright.answers.nothing_fits.what_would_fit", return_value=[]):
         answer = asked("plan", *asked_for)
     assert "accelerate shards experts one by one, so that no more than 8 ranks share its 8 experts." in answer.message
 

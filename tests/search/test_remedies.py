@@ -8,13 +8,14 @@ from unittest import mock
 import pytest
 
 from meshwright.answers.nothing_fits import nothing_fits
+from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.search.constrained import satisfies
 from meshwright.search.fewest_nodes import fewest_nodes
 from meshwright.search.find import SearchResult, find
-from meshwright.search.least_states import least_nodes
+from meshwright.search.least_states import divides_states, least_nodes, whole_states
 from meshwright.search.published import unpublished
 from meshwright.search.remedies import Kind, Remedy, remedies
 from meshwright.specs.behaviours import narrower_states
@@ -23,7 +24,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_nodes
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_gib
-from strategies import llama_8b, llama_70b, mixture, question
+from strategies import legal_plans, llama_8b, llama_70b, mixture, question
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +83,7 @@ def test_what_would_fit_is_what_a_search_recommends_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_way_stands_in_the_message_with_its_step_time_and_probability(name: str) -> None:
-    with mock.patch("meshwright.answers.nothing_fits.remedies", return_value=ways(name)):
+    with mock.patch("meshwright.answers.nothing_fits.what_would_fit", return_value=ways(name)):
         lines = str(nothing_fits(result(name))).splitlines()[1:]
     assert len(lines) == len(ways(name))
     for line, way in zip(lines, ways(name), strict=True):
@@ -130,6 +131,17 @@ def test_no_plan_is_safe_where_not_even_the_states_are(name: str) -> None:
     assert least is not None
     counts = range(max(1, least - 2), least)
     assert not any(is_safe(inputs.replace(cluster=with_nodes(inputs.cluster, nodes))) for nodes in counts)
+
+
+def test_states_that_no_plan_divides_are_whole_on_every_rank_whatever_their_number() -> None:
+    small = question(llama_8b(), "2x8:h100", "pytorch-ddp", global_batch=32, sequence_length=512)
+    held = footprints_of(legal_plans(small), small).worst_memory.states
+    assert divides_states(asked("llama 70b"))
+    assert not divides_states(small)
+    assert held.min() >= whole_states(small)
+    large = question(llama_70b(), "2x8:h100", "pytorch-ddp", global_batch=32, sequence_length=512)
+    assert least_nodes(large, 32) is None
+    assert not any(is_safe(large.replace(cluster=with_nodes(large.cluster, nodes))) for nodes in (2, 4))
 
 
 def is_safe(inputs: Inputs) -> bool:

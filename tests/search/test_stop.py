@@ -21,6 +21,7 @@ import launch_examples
 from commands import LLAMA, Answer, asked
 from meshwright.answers import nothing_fits as shortfall
 from meshwright.answers import progress
+from meshwright.answers.looking import what_would_fit
 from meshwright.answers.plan_file import json_schema
 from meshwright.answers.progress import Stoppable, stoppable_progress
 from meshwright.answers.vary import varied_by_names
@@ -30,7 +31,7 @@ from meshwright.pytorch.processes import process
 from meshwright.search import find as searches
 from meshwright.search.find import find
 from meshwright.search.limits import limits, longest_sequence
-from meshwright.search.remedies import remedies
+from meshwright.search.remedies import Kind, remedies
 from meshwright.search.stop import StopSearch
 from meshwright.validation.fit.fitting import leave_one_source_out
 from meshwright.validation.rows.configurations import configurations
@@ -195,10 +196,39 @@ def test_what_would_fit_says_how_far_it_is_and_can_be_stopped() -> None:
         remedies(result, most=1, progress=_after(len(told) // 2))
 
 
+def test_what_would_fit_says_which_kind_of_it_is_looked_for_and_no_time_of_single_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = find(question(llama_70b(), "1x8:v100"), top=1)
+    said: list[str] = []
+    described: list[str | None] = []
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "LONG_S", 0.0)
+    found = what_would_fit(result, progress=Stoppable(lambda _done, _total: None, said.append, None, described.append))
+    assert found == remedies(result)
+    assert not said
+    assert described == [
+        *(f"Looking for what would fit: {kind.value}, {place} of 4" for place, kind in enumerate(Kind, start=1)),
+        None,
+    ]
+
+
+def test_without_a_terminal_what_is_asked_is_a_line_once_much_time_has_passed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with progress.stoppable_progress() as soon:
+        soon.asks("at once")
+    monkeypatch.setattr(progress, "LONG_S", 0.0)
+    with progress.stoppable_progress() as late:
+        late.asks("later")
+        late.asks(None)
+    assert capsys.readouterr().err == "later\n"
+
+
 @pytest.mark.parametrize("words", [("plan", "--runtime", "all"), ("compare", "--cluster", "1x8:a100")])
 def test_no_search_for_what_would_fit_goes_on_once_it_is_stopped(words: tuple[str, ...]) -> None:
     """Of each runtime, and on each cluster."""
-    looked_for, check, stopped, after = shortfall.remedies, searches.check, list[bool](), list[bool]()
+    looked_for, check, stopped, after = shortfall.what_would_fit, searches.check, list[bool](), list[bool]()
 
     def interrupted(*given: Any) -> Any:
         stopped.append(True)
@@ -210,7 +240,7 @@ def test_no_search_for_what_would_fit_goes_on_once_it_is_stopped(words: tuple[st
         return check(*given)
 
     command, *options = words
-    with mock.patch.object(shortfall, "remedies", interrupted), mock.patch.object(searches, "check", checked):
+    with mock.patch.object(shortfall, "what_would_fit", interrupted), mock.patch.object(searches, "check", checked):
         answer = asked(command, "--model", "llama-3.1-70b", *LLAMA[2:], *options, "--workers", "1")
     assert answer.code == INTERRUPTED, answer.err
     assert len(stopped) == 1
@@ -318,7 +348,7 @@ def test_runtimes_that_were_not_reached_are_named() -> None:
 
 
 def test_a_second_interrupt_ends_at_once() -> None:
-    stoppable = Stoppable(lambda _done, _total: None, print, None)
+    stoppable = Stoppable(lambda _done, _total: None, print, None, print)
     stoppable.interrupt()
     with pytest.raises(KeyboardInterrupt):
         stoppable.interrupt()
@@ -328,7 +358,7 @@ def test_a_long_search_says_its_time_and_memory_first(monkeypatch: pytest.Monkey
     said: list[str] = []
     now = iter([0.0, 1.0, 3.0, 5.0, 9.0])
     monkeypatch.setattr(progress.time, "perf_counter", lambda: next(now))
-    stoppable = Stoppable(lambda _done, _total: None, said.append, None)
+    stoppable = Stoppable(lambda _done, _total: None, said.append, None, print)
     for done in (0, 100_000, 200_000, 300_000):
         stoppable(done, 5_000_000)
     assert len(said) == 1

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshwright.answers.host_memory import host_bytes
+from meshwright.answers.looking import what_would_fit
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of, priced_plan
 from meshwright.cost.memory.parameters import sharded_expert_parameters
@@ -15,7 +16,7 @@ from meshwright.layout.groups import expert_sharding_ranks
 from meshwright.layout.plan import FULLY_SHARDED
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.published import unpublished
-from meshwright.search.remedies import Kind, Remedy, remedies
+from meshwright.search.remedies import Kind, Remedy
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
@@ -32,7 +33,7 @@ def nothing_fits(
     most: how many ways to look for; None: all; progress: as in `remedies`; of_all: every runtime is asked.
     """
     inputs, leanest = result.inputs, result.leanest
-    ways = remedies(result, most, progress)
+    ways = what_would_fit(result, most, progress)
     words = [*map(remedy_words, ways)]
     listed = "".join([f" {each}" for each in words] if most == 1 else [f"\n  - {each}" for each in words])
     why = unsharded_words(inputs, of_all) + uneven_experts_words(result, hopeless=not ways)

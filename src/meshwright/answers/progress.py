@@ -14,6 +14,8 @@ from meshwright.search.stop import Progress, StopSearch
 from meshwright.units import format_bytes, format_seconds
 
 Result = TypeVar("Result")
+Describe = Callable[[str | None], None]
+"""Told what is done now; None: what was done first."""
 PATIENCE_S = 1.0
 LONGEST_ALARM_S = 1e6
 """A limit beyond is none; systems count no alarm in more than some hundred million seconds."""
@@ -26,10 +28,12 @@ LONG_S = 10.0
 class Stoppable:
     """The progress of searches that Ctrl-C or a limit of time ends, with the best plans so far."""
 
-    def __init__(self, advance: Progress, say: Callable[[str], None], limit_s: float | None) -> None:
+    def __init__(
+        self, advance: Progress, say: Callable[[str], None], limit_s: float | None, describe: Describe
+    ) -> None:
         self.stopped = False
         """Whether a search was stopped."""
-        self._advance, self._say = advance, say
+        self._advance, self._say, self._describe = advance, say, describe
         self._asked_to_stop = self._begun = self._told = False
         self._done = 0
         self._started = self._began = time.perf_counter()
@@ -57,6 +61,13 @@ class Stoppable:
     def show(self, done: int, total: int) -> None:
         """Show the progress of what is not stopped by it."""
         self._advance(done, total)
+
+    def asks(self, what: str | None) -> None:
+        """Show what the searches that follow are asked, and no time of theirs, as their number is not known; None: what
+        was asked before.
+        """
+        self._told = True
+        self._describe(what)
 
     def interrupt(self, *_: Any) -> None:
         """Ask the search to stop after its chunk; asked again, interrupt whatever runs."""
@@ -117,8 +128,8 @@ def stoppable_progress(
     limit_s: seconds; None: as long as it takes; what: is done, as it stands before the bar; patience_s: the seconds
     before it is shown.
     """
-    with _bar(what, patience_s) as (advance, say):
-        progress = Stoppable(advance, say, limit_s)
+    with _bar(what, patience_s) as (advance, say, describe):
+        progress = Stoppable(advance, say, limit_s, describe)
         in_main = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, progress.interrupt) if in_main else None
         try:
@@ -129,10 +140,21 @@ def stoppable_progress(
 
 
 @contextmanager
-def _bar(what: str, patience_s: float) -> Iterator[tuple[Progress, Callable[[str], None]]]:
-    """What advances the bar, and what prints a line above it."""
+def _bar(what: str, patience_s: float) -> Iterator[tuple[Progress, Callable[[str], None], Describe]]:
+    """What advances the bar, what prints a line above it, and what says what is done; without a bar in a line of its
+    own, once much time has passed.
+    """
     if not sys.stderr.isatty():
-        yield lambda _done, _total: None, lambda line: print(line, file=sys.stderr, flush=True)
+        late = time.perf_counter() + LONG_S
+
+        def say(line: str) -> None:
+            print(line, file=sys.stderr, flush=True)
+
+        def describe(asked: str | None) -> None:
+            if asked and time.perf_counter() > late:
+                say(asked)
+
+        yield lambda _done, _total: None, say, describe
         return
     from rich.console import Console
     from rich.progress import Progress as Bar
@@ -147,7 +169,7 @@ def _bar(what: str, patience_s: float) -> Iterator[tuple[Progress, Callable[[str
             bar.update(task, completed=done, total=total, visible=due or None, refresh=due)
             shown = time.perf_counter() if due else shown
 
-        yield advance, bar.console.print
+        yield advance, bar.console.print, lambda asked: bar.update(task, description=asked or what)
 
 
 def _memory() -> str:

@@ -16,9 +16,9 @@ def ways_to_fit(result: SearchResult, progress: Progress | None = None) -> list[
     """What would make a plan safe, as where nothing fits; None where one is. progress: as in `remedies`."""
     if not result.none_safe:
         return None
-    from meshwright.search.remedies import remedies
+    from meshwright.answers.looking import what_would_fit
 
-    return remedies(result, progress=progress)
+    return what_would_fit(result, progress=progress)
 
 
 def ways_lines(ways: Sequence[Remedy] | None) -> list[Lines]:

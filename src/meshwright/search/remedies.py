@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, islice
@@ -62,16 +62,29 @@ class Remedy:
     """What the command line says in addition; of fewer constraints, what it leaves out."""
 
 
-def remedies(result: SearchResult, most: int | None = None, progress: Progress | None = None) -> list[Remedy]:
+Asking = Callable[[Kind, int, int], None]
+"""Told what is looked for next: its kind, its place among those of all kinds, 1 first, and how many these are."""
+
+
+def remedies(
+    result: SearchResult, most: int | None = None, progress: Progress | None = None, asking: Asking | None = None
+) -> list[Remedy]:
     """Of a search without a fitting plan, what would make one safe: constraints left out, then fewer bytes on the same
     accelerators, a shorter sequence, and more accelerators. None where neither 32 times the nodes nor a sixteenth of
     the sequence length would.
 
     Recomputation and ZeRO are no remedies of their own: a search tries all that the runtime has. most: how many to look
-    for; None: all; progress: told as by `find`, anew for each search. Raises `Stopped` where it stops one.
+    for; None: all; progress: told as by `find`, anew for each search; asking: told before each kind is looked for.
+    Raises `Stopped` where it stops one.
     """
-    ways = _fewer_constraints, _fewer_bytes, _shorter_sequence, _more_accelerators
-    return [*islice(chain.from_iterable(way(result.inputs, progress) for way in ways), most)]
+
+    def found() -> Iterator[Remedy]:
+        for place, (kind, way) in enumerate(WAYS.items(), start=1):
+            if asking:
+                asking(kind, place, len(WAYS))
+            yield from way(result.inputs, progress)
+
+    return [*islice(found(), most)]
 
 
 def _fewer_constraints(inputs: Inputs, progress: Progress | None) -> list[Remedy]:
@@ -185,3 +198,12 @@ def _answers(kind: Kind, questions: Iterable[Question], progress: Progress | Non
             continue
         if best and best[0].verdict == Verdict.SAFE:
             yield Remedy(kind, inputs, best[0], options)
+
+
+WAYS: dict[Kind, Callable[[Inputs, Progress | None], Iterable[Remedy]]] = {
+    Kind.FEWER_CONSTRAINTS: _fewer_constraints,
+    Kind.FEWER_BYTES: _fewer_bytes,
+    Kind.SHORTER_SEQUENCE: _shorter_sequence,
+    Kind.MORE_ACCELERATORS: _more_accelerators,
+}
+"""By which each kind is looked for, in this order."""
