@@ -13,6 +13,8 @@ Answer = TypeVar("Answer", bound=tuple[Any, ...])
 Part = TypeVar("Part", bound=Numbers)
 
 LARGEST_CODE = 1 << 62
+FEW = 3
+"""Groups of rows that stand together and are alike, one in so many rows or fewer."""
 WORD = 64
 GOLDEN = 0x9E3779B97F4A7C15
 """2^64 over the golden ratio, odd: a product with it spreads codes over their highest bits (Knuth, TAOCP 3, 6.4)."""
@@ -72,6 +74,13 @@ def _places(code: IntColumn, radix: int) -> tuple[IntColumn, IntColumn]:
 
     code: 0 to radix - 1, shape (n,).
     """
+    ends = np.flatnonzero(code[1:] != code[:-1])
+    if 0 < len(ends) * FEW < len(code):
+        # Rows that are alike stand together: one row of each group of them is looked for.
+        heights = np.diff(ends, prepend=-1, append=len(code) - 1)
+        starts = np.cumsum(heights) - heights
+        first, place = _places(code[starts], radix)
+        return starts[first], place.repeat(heights)
     hashed = radix > max(10 * len(code), 1 << 12)
     number, size = (_like(code), len(code)) if hashed else (code, radix)
     # Which numbers there are, (size,), those, (k,), in order of their codes, and the place of each.
