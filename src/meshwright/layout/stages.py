@@ -184,7 +184,7 @@ def signature_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> tuple[S
     tables = tables or [_signature(given, PipelineSplit(1, 1), (0, 1, 1, 0), keep_all)]
     heights = np.array([len(table) for table in tables])
     # np.concatenate takes a hundred times as long.
-    rows = np.frombuffer(b"".join(each.data for each in tables), tables[0].dtype)
+    rows = np.frombuffer(b"".join(each.tobytes() for each in tables), tables[0].dtype)
     joined = {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
     each = Stages(plan=np.repeat(np.arange(len(tables)), heights), start=np.cumsum(heights) - heights, **joined)
     return each.spread(index)
