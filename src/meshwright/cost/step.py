@@ -24,7 +24,7 @@ from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.shapes import Pipelines, Weights
 from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
 from meshwright.cost.weights import StageWeights, layer_by_layer, once_a_step
-from meshwright.distinct import combined, distinct_rows, gathered, spread
+from meshwright.distinct import combined, distinct_rows, gathered, rows_of, spread
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -213,7 +213,7 @@ def _waterfall(
     of_runs = _micro_batches(footprints, units, gathered(_Slowest.of(works.each), works.row[slowest]))
     exposed = footprints.stages.largest(_exposed_weights(footprints, units, works.each, work))
     whole = gathered(of_runs, footprints.runs.of_plan)._replace(
-        exposed_dp_s=exposed + column(tied_embedding_exchange(pipelines, inputs).exposed(inputs))[pipeline],
+        exposed_dp_s=exposed + rows_of(tied_embedding_exchange(pipelines, inputs).exposed(inputs), pipeline),
         optimizer_s=_optimizer_time(footprints)[pipeline],
     )
     return Waterfall(*map(column, whole))

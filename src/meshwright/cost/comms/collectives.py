@@ -60,6 +60,8 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     0.0
     """
     sent = sent_bytes(operation, buffer, group.ranks)
+    if not some(sent):
+        return sent
     ramp = np.sqrt(sent / SMALL_MESSAGE_BYTES)
     times = (
         latency + root * ramp + sent / bandwidth for latency, root, bandwidth in _curves(operation, group, cluster)
