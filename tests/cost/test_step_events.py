@@ -62,7 +62,7 @@ def test_what_is_of_no_use_counts_while_logits_are_alive() -> None:
     step.free("logits")
     step.allocate("temporaries", "working set", 6.0)
     step.at(Moment.LAST_LAYER_BACKWARD)
-    assert (step.highest.tolist(), step.most_held.tolist()) == ([1, 1], [12.0, 10.0])
+    assert (step.highest().tolist(), step.most_held.tolist()) == ([1, 1], [12.0, 10.0])
 
 
 @pytest.mark.parametrize("runtime", ["torchtitan", "pytorch-ddp", "megatron-core"])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn, column
+from meshwright.arrays import FloatColumn, Floats, IntColumn, column, smaller, some
 from meshwright.cost.memory.components import Components, communicator_bytes
 from meshwright.cost.memory.in_flight import beside_logits, in_flight_bytes
 from meshwright.cost.memory.pipelined_step import pipelined_step
@@ -38,7 +38,7 @@ class StageSteps(NamedTuple):
     """The row of each stage among these."""
     timelines: list[StagesTimeline]
     """In the course of a step, beside that."""
-    pools: FloatColumn
+    pools: Floats
     """Free, yet kept for the streams of exchanges, or in pieces too small for what is alive then."""
     weights: WeightStates | None = None
     """Of the distinct stages as far as weights go, where weights are 2-byte ones."""
@@ -67,13 +67,14 @@ def stage_steps(
         in_flight, row = in_flight_bytes(*kept), runs.of_stage
         held, distinct = pipelines.of_weights, pipelines.weights
         weights = weights or WeightStates.of(distinct.plans, distinct.stages, inputs)
-        states, unused = weights.states, beside_logits(in_flight.unjoined[row], inputs)
+        states, unused = weights.states, beside_logits(rows_of(in_flight.unjoined, row), inputs)
+        joined = rows_of(states.joined, held)
         step = half_weights_step(states, weights.dummy_gradients, held, in_flight, row, unused)
         return StageSteps(
             stored=states,
             held=held,
             timelines=[(np.arange(len(held)), step)],
-            pools=np.minimum(rows_of(states.joined, held), in_flight.activations[row]),
+            pools=smaller(joined, rows_of(in_flight.activations, row)) if some(joined) else 0.0,
             weights=weights,
         )
     units = UnitStep.of(stages, pipelines, plans, gathered(unit_in_flight_bytes(*kept), runs.of_stage), inputs)

@@ -121,14 +121,14 @@ class MemoryTimeline:
         logits = [each.size for each in self._allocated.values() if each.component == "logits"]
         return np.where(sum(logits) > 0, self._beside_logits, 0.0) if logits else 0.0
 
-    @cached_property
-    def highest(self) -> IntColumn:
+    def highest(self, ranks: IntColumn | slice = slice(None)) -> IntColumn:
         """The first of the moments with the most allocated, by its place, 0 first; once all have been played."""
-        most = np.broadcast_to(self._moments[0].total, self._ranks)
-        place = np.zeros(self._ranks, dtype=np.int8)
+        most = np.broadcast_to(self._moments[0].total, self._ranks)[ranks]
+        place = np.zeros(len(most), dtype=np.int8)
         for index, snapshot in enumerate(self._moments[1:], start=1):
-            np.copyto(place, index, where=snapshot.total > most, casting="unsafe")
-            most = np.maximum(most, snapshot.total)
+            total = _chosen(snapshot.total, ranks)
+            np.copyto(place, index, where=total > most, casting="unsafe")
+            most = np.maximum(most, total)
         return place
 
     @cached_property
@@ -145,7 +145,7 @@ class MemoryTimeline:
 
     def peak(self, ranks: IntColumn | slice = slice(None)) -> Peak:
         """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
-        place = self.highest[ranks]
+        place = self.highest(ranks)
         codes = np.array([snapshot.moment for snapshot in self._moments])[place]
         return Peak(codes, *(self._of_component(component, place, ranks) for component in Peak._fields[1:]))
 
