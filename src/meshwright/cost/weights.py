@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, column
 from meshwright.cost.comms.data import (
     ShardMessages,
@@ -15,7 +17,7 @@ from meshwright.cost.comms.data import (
 )
 from meshwright.cost.comms.exchange import Exchange
 from meshwright.cost.comms.sharded import (
-    Gathers,
+    NOTHING,
     Windows,
     end_exchanges,
     end_gathers,
@@ -31,8 +33,10 @@ from meshwright.cost.memory.parameters import (
 )
 from meshwright.cost.memory.stage_parameters import parted_embedding
 from meshwright.cost.unit import UnitTime, UnitTimes
-from meshwright.distinct import gathered, on_distinct, spread
-from meshwright.specs.model import LayerKind
+from meshwright.distinct import distinct_rows, gathered, spread
+from meshwright.layout.plans import Plans
+from meshwright.layout.stages import Stages
+from meshwright.specs.inputs import Inputs
 
 Packing = Callable[[Any], Any]
 """What is left of the messages before they are spread over stages: all of them, or one of as many seconds."""
@@ -46,6 +50,16 @@ class StageWeights(NamedTuple):
     pieces: Ints
     """How many of them a stage holds."""
     exchanges: tuple[Exchange, ...]
+
+
+class _Piece(NamedTuple):
+    """Parameters of a piece of the model that is gathered as one, of every plan, counts, shape (k,)."""
+
+    dense: Floats
+    """Without routed experts."""
+    experts: Floats = 0.0
+    ends: Floats = 0.0
+    """Of `dense`, those of embedding and head."""
 
 
 def once_a_step(
@@ -79,65 +93,57 @@ def layer_by_layer(
     inputs, stages, plan = footprints.inputs, footprints.stages, footprints.stages.plan[chosen]
     rows, in_flight, stage = footprints.plans.some(plan), stages.in_flight_micro_batches[chosen], stages.stage[chosen]
     times = gathers_per_step(rows, inputs, in_flight, stage)
-    of_ends = times, end_gathers(rows, inputs, in_flight, stage)
-    yield from _ends(footprints, units, chosen, of_ends, packing)
-    for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
-        yield StageWeights(
-            kind.name, stages.layers[chosen, index], _layer(footprints, plan, times, kind, unit, packing)
+    of_ends = end_gathers(rows, inputs, in_flight, stage)
+    # Parameters of the distinct stages, (k,), and messages of every chosen one.
+    (own,), like = distinct_rows(footprints.pipelines.of_stage[chosen])
+    held = footprints.pipelines.stages.apart(own)
+    plans = footprints.pipelines.plans.some(footprints.pipelines.stages.plan[own])
+    ends = _ends(plans, held, inputs)
+    layers = [_Piece(*gathered_layer_parameters(plans, inputs, kind)) for kind in inputs.model.layer_kinds]
+    pieces = [*(_Piece(each, ends=each) for each in ends.values()), *layers]
+    messages = _messages(plans, inputs, pieces, like, packing)
+    # What may hide them, and the exchanges.
+    shape, unsharded = footprints.shapes.of_plan[plan], unsharded_share(rows, inputs)
+    passes = [_passes(unit, shape) for unit in units.layers]
+    around = {
+        "embedding": Windows(backward=passes[0][1]),
+        "head": Windows(forward=passes[-1][0], scatter=passes[-1][1]),
+    }
+    for name, parameters in ends.items():
+        often, windows = times if name == "embedding" else of_ends, around.get(name, NOTHING)
+        yield StageWeights(name, 1, end_exchanges(inputs, next(messages), parameters[like], often, windows))
+    for index, (kind, layer) in enumerate(zip(inputs.model.layer_kinds, layers, strict=True)):
+        exchanges = sharded_exchanges(
+            inputs, next(messages), column(layer.dense + layer.experts)[like], *passes[index], unsharded, times
         )
+        yield StageWeights(kind.name, stages.layers[chosen, index], exchanges)
 
 
-def _ends(
-    footprints: Footprints, units: UnitTimes, chosen: IntColumn, times: tuple[Gathers, Gathers], packing: Packing
-) -> Iterator[StageWeights]:
-    """Of embedding, final norm and head, together or apart, and of positions that are left to the root unit; times: of
-    layers, and of ends that stay gathered.
+def _ends(plans: Plans, stages: Stages, inputs: Inputs) -> dict[str, FloatColumn]:
+    """Parameters of embedding, final norm and head, together or apart, and of positions that are left to the root unit,
+    of every stage, shape (k,).
     """
-    inputs, (pipelines, stages, *_) = footprints.inputs, footprints.pipelines
-    stage, (of_layers, of_ends) = footprints.pipelines.of_stage[chosen], times
-    ends = gathered_end_parameters(pipelines, inputs)
+    ends = gathered_end_parameters(plans, inputs)
     root, first = (stages.embedding * column(each)[stages.plan] for each in (ends.root, ends.embedding))
-    last = stages.head * column(ends.head + prediction_parameters(pipelines, inputs))[stages.plan]
+    last = stages.head * column(ends.head + prediction_parameters(plans, inputs))[stages.plan]
+    positions = {"positions": root} if root.any() else {}
+    if inputs.gathers_ends_apart:
+        return positions | {"embedding": first, "head": last}
+    parted, _ = parted_embedding(plans, stages, inputs)
+    return positions | {"ends": first + last + parted}
 
-    def exchanged(ends: FloatColumn) -> tuple[ShardMessages, FloatColumn]:
-        messages = on_distinct(
-            lambda some: packing(
-                shard_messages(pipelines.some(stages.plan[some]), inputs, ends[some], ends=ends[some])
-            ),
-            stage,
-        )
-        return messages, ends[stage]
 
-    if root.any():
-        yield StageWeights("positions", 1, end_exchanges(inputs, *exchanged(root), of_ends))
-    if not inputs.gathers_ends_apart:
-        parted, _ = parted_embedding(pipelines, stages, inputs)
-        yield StageWeights("ends", 1, end_exchanges(inputs, *exchanged(first + last + parted), of_ends))
-        return
-    shape = footprints.shapes.of_plan[footprints.stages.plan[chosen]]
-    (_, after), (forward, backward) = (_passes(units.layers[kind], shape) for kind in (0, -1))
-    embedding = end_exchanges(inputs, *exchanged(first), of_layers, Windows(backward=after))
-    yield StageWeights("embedding", 1, embedding)
-    around = Windows(forward=forward, scatter=backward)
-    yield StageWeights("head", 1, end_exchanges(inputs, *exchanged(last), of_ends, around))
+def _messages(
+    plans: Plans, inputs: Inputs, pieces: list[_Piece], like: IntColumn, packing: Packing
+) -> Iterator[ShardMessages]:
+    """Of some pieces of the model, asked at once; like: of every row its plan."""
+    count = len(plans)
+    parts = (np.concatenate([np.broadcast_to(part, count) for part in parts]) for parts in zip(*pieces, strict=True))
+    messages = packing(shard_messages(plans.some(np.tile(np.arange(count), len(pieces))), inputs, *parts))
+    return (gathered(messages, like + place * count) for place in range(len(pieces)))
 
 
 def _passes(unit: UnitTime, shape: IntColumn) -> tuple[Floats, Floats]:
     """Seconds of a layer's forward and backward for one micro-batch, of every row; shape: of its micro-batch."""
     forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
     return spread(forward, shape), spread(backward, shape)
-
-
-def _layer(
-    footprints: Footprints, plan: IntColumn, times: Gathers, kind: LayerKind, unit: UnitTime, packing: Packing
-) -> tuple[Exchange, ...]:
-    """Of one layer of a kind; plan: of every row; times: of its stage."""
-    inputs, pipelines, shape = footprints.inputs, footprints.pipelines.plans, footprints.shapes.of_plan[plan]
-    dense, experts = map(column, gathered_layer_parameters(pipelines, inputs, kind))
-    pipeline = footprints.pipelines.of_plan[plan]
-    messages = on_distinct(
-        lambda some: packing(shard_messages(pipelines.some(some), inputs, dense[some], experts[some])), pipeline
-    )
-    forward, backward = _passes(unit, shape)
-    unsharded, weights = unsharded_share(footprints.plans.some(plan), inputs), (dense + experts)[pipeline]
-    return sharded_exchanges(inputs, messages, weights, forward, backward, unsharded, times)
