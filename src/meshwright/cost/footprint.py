@@ -92,9 +92,9 @@ class Footprints:
             return more
         rows, unequal = stages[dealt], self.inputs.with_expert_spread(expert_spread().most)
         pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage[rows])
-        own, runs, weights = self.stages.some(rows), self.runs.some(rows), self.held.steps.weights
-        held = stage_memory(own, pipelines, runs, self.plans, unequal, weights)
-        more[dealt] = held.reserved - self.held.reserved[rows]
+        own, runs = self.stages.some(rows), self.runs.some(rows)
+        steps = stage_steps(own, pipelines, runs, self.plans, unequal, self.held.steps)
+        more[dealt] = steps.reserved(unequal) - self.held.reserved[rows]
         return more
 
     @cached_property

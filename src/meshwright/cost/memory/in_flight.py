@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, Ints
 from meshwright.cost.comms.pipeline import message_bytes, message_parts
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import Linear, projections
-from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.memory.activations import LayerMemory, layer_memory
 from meshwright.cost.memory.ends import HeadMemory, head_memory, token_bytes
 from meshwright.cost.memory.rotary import table_bytes
 from meshwright.cost.shapes import Pipelines, Shapes, alone
@@ -38,16 +38,42 @@ class InFlight(NamedTuple):
     """Buffers for messages of other stages, and what was sent or put out and is kept until its backward is done."""
 
 
+class ShapeMemory(NamedTuple):
+    """What one micro-batch of every shape needs, scalar or of shape (k,)."""
+
+    layers: tuple[LayerMemory, ...]
+    """In one layer of each kind."""
+    head: HeadMemory
+
+    @classmethod
+    def of(cls, plan: Layout, inputs: Inputs, like: ShapeMemory | None = None) -> Self:
+        """That of plans; like: of the same plans with experts as unequal as in another job, which changes layers of
+        experts alone; None: not known.
+        """
+        kinds, known = inputs.model.layer_kinds, like.layers if like else ()
+        layers = (
+            known[index] if known and not kind.is_moe else layer_memory(plan, inputs, kind)
+            for index, kind in enumerate(kinds)
+        )
+        return cls(layers=tuple(layers), head=like.head if like else head_memory(plan, inputs))
+
+
 def in_flight_bytes(
-    stages: Stages, pipelines: Pipelines, shapes: Shapes, num_microbatches: IntColumn, inputs: Inputs
+    stages: Stages,
+    pipelines: Pipelines,
+    shapes: Shapes,
+    num_microbatches: IntColumn,
+    inputs: Inputs,
+    needed: ShapeMemory | None = None,
 ) -> InFlight:
     """What micro-batches keep on every stage.
 
     Of offloaded layers only the one is counted that is on its way to the host or back. Rotary tables stand once for
     every layer, whatever is in flight. Where buffers stand for all that a stage receives, the inputs of the chunks in
     flight lie in them.
-    stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,).
-    Returns bytes, shape (r,). Source: `layer_memory`, `head_memory`, `chunks_at_peak`.
+    stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,);
+    needed: of the shapes, bytes; None: not known. Returns bytes, shape (r,). Source: `layer_memory`, `head_memory`,
+    `chunks_at_peak`.
     """
     # Counts of the distinct stages, (q,), and sizes of the distinct shapes of a micro-batch, (k,), with the row of
     # every stage among either, (r,).
@@ -61,12 +87,12 @@ def in_flight_bytes(
     share = _share_on_device(held, inputs)[:, None]
     in_flight, without = share * held.in_flight_layers, share * held.in_flight_not_recomputed
     # Tokens, labels and positions, and what the head keeps of each micro-batch, (r,).
-    end = head_memory(sizes, inputs)
+    each, end = needed or ShapeMemory.of(sizes, inputs)
     activations = kept(held.in_flight_micro_batches, token_bytes(sizes, inputs))
     activations = activations + kept(np.maximum(held.in_flight_at_head, held.head), end.saved)
     working: FloatColumn = np.zeros(len(shape))
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
-        memory, layers = layer_memory(sizes, inputs, layer_kind), held.layers[:, kind]
+        memory, layers = each[kind], held.layers[:, kind]
         saved, table = memory.saved - memory.tables, table_bytes(sizes, inputs, layer_kind)
         activations = activations + kept(in_flight[:, kind], saved) + kept(layers, table)
         working = np.maximum(working, kept(layers > 0, memory.again + memory.working))

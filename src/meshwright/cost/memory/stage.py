@@ -11,7 +11,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, column, smaller, some
 from meshwright.cost.memory.components import Components, communicator_bytes
-from meshwright.cost.memory.in_flight import beside_logits, in_flight_bytes
+from meshwright.cost.memory.in_flight import ShapeMemory, beside_logits, in_flight_bytes
 from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.split_step import split_step
@@ -22,7 +22,7 @@ from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
 from meshwright.cost.memory.unit_states import pooled_bytes, stored_states
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.runs import Runs
-from meshwright.cost.shapes import Pipelines
+from meshwright.cost.shapes import Pipelines, alone
 from meshwright.distinct import gathered, rows_of
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
@@ -40,8 +40,17 @@ class StageSteps(NamedTuple):
     """In the course of a step, beside that."""
     pools: Floats
     """Free, yet kept for the streams of exchanges, or in pieces too small for what is alive then."""
+    needed: ShapeMemory
+    """Of the shapes of a micro-batch."""
     weights: WeightStates | None = None
     """Of the distinct stages as far as weights go, where weights are 2-byte ones."""
+
+    def reserved(self, inputs: Inputs) -> FloatColumn:
+        """What the allocator holds at the highest moment."""
+        memory, (parameters, gradients, optimizer_states, *_) = inputs.runtime.memory, self.stored
+        stored = column(parameters + gradients + optimizer_states)[self.held]
+        held = stored + most_held(self.timelines, len(self.held)) + memory.workspace_bytes
+        return held + (memory.fragmentation * held + self.pools)
 
     def events(self, row: int) -> list[MemoryEvent]:
         """The allocations and releases of one stage, in order, without what is of 0 bytes."""
@@ -54,19 +63,20 @@ def stage_steps(
     runs: Runs,
     plans: Plans,
     inputs: Inputs,
-    weights: WeightStates | None = None,
+    like: StageSteps | None = None,
 ) -> StageSteps:
     """What every stage holds from step to step, and its step as allocations and releases.
 
-    stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,); weights: of the distinct
-    stages, counts and bytes; None: not known. Returns bytes, shape (r,). Source: `in_flight_bytes`, `stage_states`,
-    `stored_states`.
+    stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,); like: of stages with
+    the same weights and shapes, whose experts are as unequal as in another job; None: not known. Returns bytes, shape
+    (r,). Source: `in_flight_bytes`, `stage_states`, `stored_states`.
     """
-    kept = (runs.stages, runs.pipelines, runs.shapes, runs.plans.num_microbatches, inputs)
+    needed = ShapeMemory.of(alone(runs.shapes.plans), inputs, like.needed if like else None)
+    kept = (runs.stages, runs.pipelines, runs.shapes, runs.plans.num_microbatches, inputs, needed)
     if inputs.runtime.storage.weights == "half":
         in_flight, row = in_flight_bytes(*kept), runs.of_stage
         held, distinct = pipelines.of_weights, pipelines.weights
-        weights = weights or WeightStates.of(distinct.plans, distinct.stages, inputs)
+        weights = (like and like.weights) or WeightStates.of(distinct.plans, distinct.stages, inputs)
         states, unused = weights.states, beside_logits(rows_of(in_flight.unjoined, row), inputs)
         joined = rows_of(states.joined, held)
         step = half_weights_step(states, weights.dummy_gradients, held, in_flight, row, unused)
@@ -75,6 +85,7 @@ def stage_steps(
             held=held,
             timelines=[(np.arange(len(held)), step)],
             pools=smaller(joined, rows_of(in_flight.activations, row)) if some(joined) else 0.0,
+            needed=needed,
             weights=weights,
         )
     units = UnitStep.of(stages, pipelines, plans, gathered(unit_in_flight_bytes(*kept), runs.of_stage), inputs)
@@ -83,6 +94,7 @@ def stage_steps(
         held=np.arange(len(stages.plan)),
         timelines=_timelines(units),
         pools=pooled_bytes(units),
+        needed=needed,
     )
 
 
@@ -161,32 +173,21 @@ class StageMemory:
         return peaks(self.steps.timelines, self.rows)
 
 
-def stage_memory(
-    stages: Stages,
-    pipelines: Pipelines,
-    runs: Runs,
-    plans: Plans,
-    inputs: Inputs,
-    weights: WeightStates | None = None,
-) -> StageMemory:
+def stage_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans, inputs: Inputs) -> StageMemory:
     """Bytes of every stage at the highest moment of its step; of those that are asked for also by component.
 
     States stay from step to step; what else is allocated is played: `half_weights_step` where weights are 2-byte ones,
     `sharded_step`, `pipelined_step`, `split_step` or `replicated_step` where they are fp32 ones that are cast for use.
-    stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,); weights: as in `stage_steps`,
-    counts and bytes. Returns bytes, shape (r,).
+    stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
-    steps = stage_steps(stages, pipelines, runs, plans, inputs, weights)
-    memory, rows = inputs.runtime.memory, len(stages.plan)
-    # Communicators once for each pipeline, and states once for each distinct stage; then of every stage, (r,).
+    steps = stage_steps(stages, pipelines, runs, plans, inputs)
+    # Communicators once for each pipeline; then of every stage, (r,).
     communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.stages.plan][pipelines.of_stage]
-    stored = column(steps.stored.parameters + steps.stored.gradients + steps.stored.optimizer_states)[steps.held]
-    held = stored + most_held(steps.timelines, rows) + memory.workspace_bytes
     return StageMemory(
         inputs=inputs,
         steps=steps,
-        reserved=held + (memory.fragmentation * held + steps.pools),
+        reserved=steps.reserved(inputs),
         communicators=communicators,
-        rows=np.arange(rows),
+        rows=np.arange(len(stages.plan)),
     )

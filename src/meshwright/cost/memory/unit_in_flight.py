@@ -10,9 +10,8 @@ from meshwright.arrays import FloatColumn, Floats, IntColumn, column
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import projections
-from meshwright.cost.memory.activations import context_transit_bytes, layer_memory
-from meshwright.cost.memory.ends import head_memory
-from meshwright.cost.memory.in_flight import in_flight_bytes, loss_waiting
+from meshwright.cost.memory.activations import context_transit_bytes
+from meshwright.cost.memory.in_flight import ShapeMemory, in_flight_bytes, loss_waiting
 from meshwright.cost.memory.rotary import table_bytes
 from meshwright.cost.memory.saved import norm_bytes
 from meshwright.cost.shapes import Pipelines, Shapes, alone
@@ -89,26 +88,30 @@ class UnitInFlight(NamedTuple):
 
 
 def unit_in_flight_bytes(
-    stages: Stages, pipelines: Pipelines, shapes: Shapes, num_microbatches: IntColumn, inputs: Inputs
+    stages: Stages,
+    pipelines: Pipelines,
+    shapes: Shapes,
+    num_microbatches: IntColumn,
+    inputs: Inputs,
+    needed: ShapeMemory | None = None,
 ) -> UnitInFlight:
     """What micro-batches keep on every stage, and what of it each pass frees.
 
-    stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,).
-    Returns bytes, shape (r,). Source: `in_flight_bytes`, `layer_memory`, `head_memory`.
+    stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,);
+    needed: of the shapes, bytes; None: not known. Returns bytes, shape (r,). Source: `in_flight_bytes`,
+    `layer_memory`, `head_memory`.
     """
     # Sizes are priced once per shape of a micro-batch, (k,), and taken per stage by `shape`, (r,).
     sizes, shape = alone(shapes.plans), shapes.of_plan[stages.plan]
-    in_flight, ends = (
-        in_flight_bytes(stages, pipelines, shapes, num_microbatches, inputs),
-        head_memory(sizes, inputs),
-    )
+    needed = needed or ShapeMemory.of(sizes, inputs)
+    in_flight, ends = in_flight_bytes(stages, pipelines, shapes, num_microbatches, inputs, needed), needed.head
     end, activations = gathered(ends, shape), in_flight.activations
     head = stages.head * end.saved
     further, layer, chunk, layer_output, standing = np.zeros((5, len(shape)))
     output_gradients, weight_inputs, input_working = np.zeros((3, len(shape)))
     splits = bool(np.any(splits_backward(pipelines.plans.schedule)))
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
-        memory, layers = gathered(layer_memory(sizes, inputs, layer_kind), shape), stages.layers[:, kind]
+        memory, layers = gathered(needed.layers[kind], shape), stages.layers[:, kind]
         saved, table = memory.saved - memory.tables, spread(table_bytes(sizes, inputs, layer_kind), shape)
         standing = standing + layers * table
         layer, further = np.maximum(layer, (layers > 0) * saved), further + stages.further_layers[:, kind] * saved
