@@ -61,9 +61,10 @@ def least_memory(pipelines: Pipelines, inputs: Inputs) -> LeastMemory:
 def least_in_forward(plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> LeastMemory:
     """The same of what plans whose weights are cast for use hold in the last forward of their step.
 
-    `_least_grows` says why the worst stage is out of memory if it holds too much then, also of what is no state. Which
-    one that is is not known, so all are asked. It reserves no less than the stage that reserves most in its forward: of
-    that it has allocated whatever neither its pools are nor what is of no use to it.
+    `_least_grows` says why the worst stage is out of memory if it holds too much then, also of what is no state. The
+    worst stage reserves most over the whole step; it is not known here, so all are asked. It reserves at least what any
+    stage reserves in its last forward, and what is left of that without its own pools and its bytes of no use is
+    allocated.
     plans: shape (n,); pipelines, stages: theirs.
     """
     shapes = micro_batch_shapes(plans, inputs, pipelines)
