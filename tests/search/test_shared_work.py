@@ -43,7 +43,7 @@ def test_a_bar_advances_to_the_end(name: str, workers: str, monkeypatch: pytest.
     @contextmanager
     def bar(_what: str, patience_s: float) -> Iterator[Any]:
         assert patience_s <= 1
-        yield lambda done, total: told.append((done, total)), print
+        yield lambda done, total: told.append((done, total)), print, print
 
     monkeypatch.setattr(progress, "_bar", bar)
     assert asked(*QUESTIONS[name], "--workers", workers).code == 0
