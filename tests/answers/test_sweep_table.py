@@ -36,8 +36,12 @@ def table_of(*rows: dict[str, Any]) -> Table:
 def test_days_have_the_range_of_the_step_time() -> None:
     table = table_of(PLAN, NOTHING)
     assert table.columns[-3:] == ("days", SPAN, "cost")
-    assert [row[-3:] for row in table.rows] == [("100.0", "90.0 to 120.0", "5,000"), ("-", "-", "-")]
+    assert [row[-3:] for row in table.rows] == [("100.0", "90-120", "5,000"), ("-", "-", "-")]
     assert UNPRICED not in table.note
+
+
+def test_days_of_a_short_training_have_a_fraction() -> None:
+    assert table_of(PLAN | {"days": 10.0}, NOTHING).rows[0][-2] == "9.0-12.0"
 
 
 def test_a_plan_whose_accelerator_has_no_price_says_so() -> None:

@@ -21,8 +21,10 @@ MOST_ROWS = 24
 """On a screen."""
 TONE_OF = {str(verdict): tone for verdict, tone in TONES.items()}
 UNPRICED = "cost -: [prices] has none of its accelerator."
-SPAN = "8 in 10 runs"
-"""Of the days, as far as the step time is known."""
+SPAN = "8 in 10"
+SPANS = "8 in 10: the days that eight of ten runs like it take."
+WHOLE = 100.0
+"""Days from which a range has no fractions."""
 MOST_REASONS = 10
 
 
@@ -57,6 +59,7 @@ def summary(rows: Sequence[Row], most: int) -> tuple[Block, ...]:
     plans = tuple((str(place), row["plan"], limiting_words(row)) for place, row in shown if row.get("plan"))
     notes = [f"{len(rows) - most} more rows stand in the Parquet table."] if len(rows) > most else []
     unpriced = "cost" in known and any(row.get("plan") and row.get("cost") is None for _, row in shown)
+    notes += [SPANS] if SPAN in timed else []
     notes += [UNPRICED] if unpriced else []
     return (
         Table(columns, cells, "rlrrrw" + "r" * len(timed), note=" ".join(notes)),
@@ -102,4 +105,5 @@ def _timed(row: Row, name: str) -> str:
     if name == "days":
         return f"{days:,.1f}"
     low, high = (days * row[key] / row["step_time_s"] for key in ("step_time_p10_s", "step_time_p90_s"))
-    return f"{low:,.1f} to {high:,.1f}"
+    digits = 0 if high >= WHOLE else 1
+    return f"{low:,.{digits}f}-{high:,.{digits}f}"
