@@ -23,9 +23,8 @@ def test_a_plan_file_is_run_and_agrees(tmp_path: Path) -> None:
     answer = asked("verify", str(plans))
     assert answer.code == 0
     heading = " ".join(answer.out.split())
-    assert re.search(
-        r"PyTorch agrees with all \d+ figures compared \(\d+ s\), extrapolated from two and four layers", heading
-    )
+    agreed = r"(PyTorch|torchtitan [\d.]+) agrees with all \d+ figures compared \(\d+ s\)"
+    assert re.search(rf"{agreed}, extrapolated from two and four layers", heading)
 
 
 @pytest.mark.clients("torch")
