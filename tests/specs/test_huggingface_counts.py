@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +132,11 @@ GEMMA3_WRAPPER = {
 
 
 def built_by_transformers(config: dict[str, Any]) -> int:
-    """Parameters of the language model that transformers builds, on no device, a tied head counted once."""
-    plain = {key: value for key, value in config.items() if key not in ("quantization_config", "auto_map")}
+    """Parameters of the language model that transformers builds, on no device, a tied head counted once.
+
+    It is given a copy: it writes a rotary base into what a configuration says of scaling.
+    """
+    plain = {key: value for key, value in deepcopy(config).items() if key not in ("quantization_config", "auto_map")}
     if plain["model_type"] == "kimi_k2":
         plain["model_type"] = "deepseek_v3"
     wrapped = "text_config" in plain
