@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 from contextlib import chdir
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
+import memos
 from commands import Answer, asked
 from meshwright.answers.document.blocks import Document
 from meshwright.answers.memo.memo import Memo, memo
@@ -24,17 +23,7 @@ from once import Once
 ROOT = Path(__file__).parent.parent.parent
 
 
-def _writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("memo_writer", ROOT / "benchmarks" / "memos.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-WRITER = _writer()
-NAMES = tuple(WRITER.QUESTIONS)
+NAMES = tuple(memos.QUESTIONS)
 FITTING = tuple(name for name in NAMES if name != "cannot-fit")
 
 
@@ -50,7 +39,7 @@ class Asked(NamedTuple):
 
 @cache
 def _asked(name: str) -> Asked:
-    words, searched, answered, figured = shlex.split(WRITER.QUESTIONS[name]), Once(find), Once(memo_of), Once(memo)
+    words, searched, answered, figured = shlex.split(memos.QUESTIONS[name]), Once(find), Once(memo_of), Once(memo)
     with (
         chdir(ROOT),
         mock.patch("meshwright.search.find.find", searched),

@@ -8,8 +8,9 @@ from math import isclose, prod
 from pathlib import Path
 
 import pytest
-from memos_asked import FITTING, NAMES, WRITER, figures, given, printed, recommended
+from memos_asked import FITTING, NAMES, figures, given, printed, recommended
 
+import memos
 from commands import LLAMA, Answer, asked, refused
 from meshwright.answers.memo.bottleneck import LOCAL
 from meshwright.answers.memo.memo import usual_baseline
@@ -26,18 +27,18 @@ NUMBER = re.compile(r"^[(`*]*[<+-]?\d[\d,.]*[kMBT]?(e[+-]\d+)?$")
 
 def text(name: str) -> str:
     """A memo as it is shipped, which is what is printed now."""
-    return str(WRITER.path(name).read_text("utf-8").partition("\n\n")[2])
+    return str(memos.path(name).read_text("utf-8").partition("\n\n")[2])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_shipped_memos_are_what_is_printed_now(name: str) -> None:
     """Rewrite them with `make memos` when an answer has changed for a reason, and read them."""
-    assert WRITER.path(name).read_text("utf-8") == WRITER.page(name, printed(name).out)
-    assert printed(name).code == (0 if name in FITTING else WRITER.NOTHING_FITS)
+    assert memos.path(name).read_text("utf-8") == memos.page(name, printed(name).out)
+    assert printed(name).code == (0 if name in FITTING else memos.NOTHING_FITS)
 
 
 def test_a_memo_is_written_as_a_command_of_its_own_prints_it() -> None:
-    assert WRITER.path("own-adapters").read_text("utf-8") == WRITER.written("own-adapters")
+    assert memos.path("own-adapters").read_text("utf-8") == memos.written("own-adapters")
 
 
 @pytest.mark.parametrize("name", FITTING)
@@ -99,7 +100,7 @@ def test_there_is_one_bottleneck_and_one_mitigation(name: str) -> None:
 @pytest.mark.parametrize("name", FITTING)
 def test_the_loss_is_scaled_in_fp16_alone(name: str) -> None:
     scaled = re.search(r"loss.scal|scal\w* the loss|loss is scaled", text(name), re.IGNORECASE)
-    assert bool(scaled) == ("fp16" in WRITER.QUESTIONS[name])
+    assert bool(scaled) == ("fp16" in memos.QUESTIONS[name])
     assert ("found-inf over all ranks" in text(name)) == bool(scaled)
 
 

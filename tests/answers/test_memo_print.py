@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from memos_asked import WRITER
 
+import memos
 from commands import asked
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -32,7 +32,7 @@ def printed(html: str) -> int:
 def test_one_page_is_signed_and_the_appendix_is_short(tmp_path: Path) -> None:
     """Of the longest memo."""
     file = tmp_path / "memo.html"
-    asked("memo", *shlex.split(WRITER.QUESTIONS["experts"]), "--out", str(file))
+    asked("memo", *shlex.split(memos.QUESTIONS["experts"]), "--out", str(file))
     html = file.read_text("utf-8")
     appendix = re.search(r'<section class="[^"]*page', html)
     assert appendix

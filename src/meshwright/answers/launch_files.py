@@ -32,7 +32,7 @@ from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.units import format_seconds
 from meshwright.version import VERSION
 
-ROTARY = {"rotary base": "rope_theta", "rotary scaling": "rope.rope_type"}
+POSITIONS = {"rotary base": "rope_theta", "rotary scaling": "rope.rope_type"}
 """Keys of `Model.config_values` for what positions rest on."""
 LIKELY = 0.5
 """Probability of fitting below which files warn."""
@@ -188,7 +188,7 @@ def _of_the_config(launch: Launch, carried: Settings) -> list[str]:
     model = launch.inputs.model
     if carried and was_read(model):
         return [f"From the model's config.json: {', '.join(carried)}."]
-    rotary = {} if model.learned_positions else ROTARY
+    rotary = {} if model.learned_positions else POSITIONS
     missing = [name for name, key in rotary.items() if key not in model.config_values]
     missing += ["the epsilon of norms", *(["the scores and losses of the router"] if model.is_moe else [])]
     said = ", ".join([*missing, "initial weights"])

@@ -77,6 +77,7 @@ def _priced(legal: Plans, pipelines: Pipelines, chosen: BoolColumn, inputs: Inpu
     device = memory.worst_memory.device
     leaner = ~may_fit & (least.device <= device.min())
     tally.unpriced += int((~may_fit & ~leaner).sum())
-    leaner[np.flatnonzero(may_fit)[np.argmin(device)]] = True
-    tally.add_leanest(footprints_of(plans.take(leaner), inputs))
+    if leaner.any():
+        leaner[np.flatnonzero(may_fit)[np.argmin(device)]] = True
+    tally.add_leanest(footprints_of(plans.take(leaner), inputs) if leaner.any() else memory)
     return memory

@@ -261,24 +261,22 @@ def unpublished(plan: Plan, inputs: Inputs) -> list[Unpublished]:
     """Every kind and degree in which published runs do not go as far as a plan."""
     known, anywhere, plans = extent(generation(inputs)), extent(NEWEST), Plans.of([plan])
     degrees = [
-        Unpublished(_named(f"{name} {of}", "", of <= anywhere.degrees[name]), f"{name} {largest}")
+        Unpublished(_named(f"{name} {of}", 0, of <= anywhere.degrees[name]), f"{name} {largest}")
         for name, largest in known.degrees.items()
         if (of := getattr(plan, name)) > largest
     ]
-    count = f"{plan.num_gpus} "
     of_kinds = [
-        Unpublished(
-            _named(name, count if most else "", not _too_many(plans, anywhere.accelerators[name])), str(most or "none")
-        )
+        Unpublished(_named(name, plan.num_gpus if most else 0, later), str(most or "none"))
         for name, is_of in _judged(plans, inputs, known).items()
         if (is_of & _too_many(plans, most := known.accelerators[name])).item()
+        for later in [not _too_many(plans, anywhere.accelerators[name])]
     ]
     return degrees + of_kinds
 
 
-def _named(what: str, count: str, elsewhere: bool) -> str:
+def _named(what: str, count: int, elsewhere: bool) -> str:
     """What no run has, on how many accelerators where fewer have it, and on which where later ones have it."""
-    on = f" on {count}accelerators" if count or elsewhere else ""
+    on = f" on {f'{count} ' if count else ''}accelerators" if count or elsewhere else ""
     return f"{what}{on}{' of this generation or the next' if elsewhere else ''}"
 
 

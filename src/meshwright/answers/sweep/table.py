@@ -53,7 +53,7 @@ def summary(rows: Sequence[Row], most: int) -> tuple[Block, ...]:
     """Tables with what rows differ in and with their plans, and why others have none; most: how many rows."""
     labels, shown = differing(rows) or ["model", "cluster"], [*enumerate(rows[:most], 1)]
     known = {name for name in ("days", "cost") if any(row.get(name) is not None for row in rows)}
-    timed = [name for name in ("days", SPAN, "cost") if {"days" if name == SPAN else name} <= known]
+    timed = [*(("days", SPAN) if "days" in known else ()), *(("cost",) if "cost" in known else ())]
     columns = ("", "question", "step", "MFU", "GiB", "verdict", *timed)
     cells = tuple((str(place), words_of(row, labels), *_figures(row, timed)) for place, row in shown)
     plans = tuple((str(place), row["plan"], limiting_words(row)) for place, row in shown if row.get("plan"))

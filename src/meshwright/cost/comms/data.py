@@ -230,8 +230,7 @@ def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
     >>> float(message.bytes)  # its head is its own
     0.0
     """
-    if not (inputs.model.tied_embeddings or inputs.mtp_layers):
-        return Exchange("dp", "step", (Message("embedding", "all_reduce", GRADIENTS, bytes=0.0, seconds=0.0),))
-    size = 1.0 * inputs.gradient_bytes * vocabulary_rows(plan, inputs).embedding * inputs.model.hidden_size
+    shard = vocabulary_rows(plan, inputs).embedding * inputs.model.hidden_size
+    size = 1.0 * inputs.gradient_bytes * shard * (inputs.model.tied_embeddings or inputs.mtp_layers > 0)
     message = communicator("embedding", plan, inputs).message("all_reduce", GRADIENTS, size)
     return Exchange("dp", "step", (message,))

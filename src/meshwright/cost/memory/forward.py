@@ -8,12 +8,13 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, column
 from meshwright.cost.memory import pipelined_step, sharded_step
+from meshwright.cost.memory.in_flight import ShapeMemory
 from meshwright.cost.memory.timeline import MemoryTimeline
 from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
 from meshwright.cost.memory.unit_states import pooled_bytes, stored_states, worked_chunks
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.runs import Runs
-from meshwright.cost.shapes import Pipelines
+from meshwright.cost.shapes import Pipelines, alone
 from meshwright.distinct import gathered
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
@@ -46,7 +47,7 @@ def forward_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plan
     stages, pipelines, runs, plans: as of `stage_memory`. Returns bytes, shape (r,). Source: `stage_memory`, of whose
     moments these are the first.
     """
-    in_flight = unit_in_flight_bytes(runs.stages, runs.pipelines, runs.shapes, runs.plans.num_microbatches, inputs)
+    in_flight = unit_in_flight_bytes(runs, ShapeMemory.of(alone(runs.shapes.plans), inputs), inputs)
     no_others = UnshardedChunks(*np.zeros((len(UnshardedChunks._fields), len(pipelines.stages.plan)), dtype=np.int64))
     step = UnitStep.of(stages, pipelines, plans, gathered(in_flight, runs.of_stage), inputs, no_others)
     stored, most = stored_states(step), np.zeros(len(stages.plan))

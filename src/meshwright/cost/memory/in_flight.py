@@ -13,7 +13,8 @@ from meshwright.cost.compute.linear import Linear, projections
 from meshwright.cost.memory.activations import LayerMemory, layer_memory
 from meshwright.cost.memory.ends import HeadMemory, head_memory, token_bytes
 from meshwright.cost.memory.rotary import table_bytes
-from meshwright.cost.shapes import Pipelines, Shapes, alone
+from meshwright.cost.runs import Runs
+from meshwright.cost.shapes import Pipelines, alone
 from meshwright.cost.shard import layer_shard
 from meshwright.distinct import spread
 from meshwright.layout.plans import Layout, without_recompute
@@ -58,25 +59,18 @@ class ShapeMemory(NamedTuple):
         return cls(layers=tuple(layers), head=like.head if like else head_memory(plan, inputs))
 
 
-def in_flight_bytes(
-    stages: Stages,
-    pipelines: Pipelines,
-    shapes: Shapes,
-    num_microbatches: IntColumn,
-    inputs: Inputs,
-    needed: ShapeMemory | None = None,
-) -> InFlight:
+def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight:
     """What micro-batches keep on every stage.
 
     Of offloaded layers only the one is counted that is on its way to the host or back. Rotary tables stand once for
     every layer, whatever is in flight. Where buffers stand for all that a stage receives, the inputs of the chunks in
     flight lie in them.
-    stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,);
-    needed: of the shapes, bytes; None: not known. Returns bytes, shape (r,). Source: `layer_memory`, `head_memory`,
-    `chunks_at_peak`.
+    runs: of plans; needed: of their shapes, bytes. Returns bytes of their stages, shape (r,). Source: `layer_memory`,
+    `head_memory`, `chunks_at_peak`.
     """
     # Counts of the distinct stages, (q,), and sizes of the distinct shapes of a micro-batch, (k,), with the row of
     # every stage among either, (r,).
+    stages, pipelines, shapes, microbatches = runs.stages, runs.pipelines, runs.shapes, runs.plans.num_microbatches
     held, sizes = pipelines.stages, alone(shapes.plans)
     of_stage, shape = pipelines.of_stage, shapes.of_plan[stages.plan]
 
@@ -87,7 +81,7 @@ def in_flight_bytes(
     share = _share_on_device(held, inputs)[:, None]
     in_flight, without = share * held.in_flight_layers, share * held.in_flight_not_recomputed
     # Tokens, labels and positions, and what the head keeps of each micro-batch, (r,).
-    each, end = needed or ShapeMemory.of(sizes, inputs)
+    each, end = needed
     activations = kept(held.in_flight_micro_batches, token_bytes(sizes, inputs))
     activations = activations + kept(np.maximum(held.in_flight_at_head, held.head), end.saved)
     working: FloatColumn = np.zeros(len(shape))
@@ -106,8 +100,8 @@ def in_flight_bytes(
     parts, residual = spread(message_parts(sizes, inputs), shape), spread(message_bytes(sizes, inputs), shape)
     # DeepSpeed's last stage frees no outputs: those in its second buffer stay while it works on another micro-batch.
     if inputs.runtime.pipeline.keeps_messages:
-        output = output + (num_microbatches[stages.plan] > 1) * spread(end.output, shape)
-    messages = _messages(stages, num_microbatches[stages.plan], parts, inputs) * residual + held.head[of_stage] * output
+        output = output + (microbatches[stages.plan] > 1) * spread(end.output, shape)
+    messages = _messages(stages, microbatches[stages.plan], parts, inputs) * residual + held.head[of_stage] * output
     return InFlight(
         activations=activations,
         working=working,

@@ -72,9 +72,8 @@ def stage_steps(
     (r,). Source: `in_flight_bytes`, `stage_states`, `stored_states`.
     """
     needed = ShapeMemory.of(alone(runs.shapes.plans), inputs, like.needed if like else None)
-    kept = (runs.stages, runs.pipelines, runs.shapes, runs.plans.num_microbatches, inputs, needed)
     if inputs.runtime.storage.weights == "half":
-        in_flight, row = in_flight_bytes(*kept), runs.of_stage
+        in_flight, row = in_flight_bytes(runs, needed, inputs), runs.of_stage
         held, distinct = pipelines.of_weights, pipelines.weights
         weights = (like and like.weights) or WeightStates.of(distinct.plans, distinct.stages, inputs)
         states, unused = weights.states, beside_logits(rows_of(in_flight.unjoined, row), inputs)
@@ -88,7 +87,8 @@ def stage_steps(
             needed=needed,
             weights=weights,
         )
-    units = UnitStep.of(stages, pipelines, plans, gathered(unit_in_flight_bytes(*kept), runs.of_stage), inputs)
+    in_step = gathered(unit_in_flight_bytes(runs, needed, inputs), runs.of_stage)
+    units = UnitStep.of(stages, pipelines, plans, in_step, inputs)
     return StageSteps(
         stored=stored_states(units),
         held=np.arange(len(stages.plan)),

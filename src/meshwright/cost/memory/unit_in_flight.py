@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, column
+from meshwright.arrays import FloatColumn, Floats, column
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import projections
@@ -14,11 +14,11 @@ from meshwright.cost.memory.activations import context_transit_bytes
 from meshwright.cost.memory.in_flight import ShapeMemory, in_flight_bytes, loss_waiting
 from meshwright.cost.memory.rotary import table_bytes
 from meshwright.cost.memory.saved import norm_bytes
-from meshwright.cost.shapes import Pipelines, Shapes, alone
+from meshwright.cost.runs import Runs
+from meshwright.cost.shapes import alone
 from meshwright.cost.shard import dense_block, layer_shard
 from meshwright.distinct import gathered, spread
 from meshwright.layout.plans import Layout
-from meshwright.layout.stages import Stages
 from meshwright.schedules.records import splits_backward
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -87,24 +87,16 @@ class UnitInFlight(NamedTuple):
     """The same in the second of several backward passes in a row."""
 
 
-def unit_in_flight_bytes(
-    stages: Stages,
-    pipelines: Pipelines,
-    shapes: Shapes,
-    num_microbatches: IntColumn,
-    inputs: Inputs,
-    needed: ShapeMemory | None = None,
-) -> UnitInFlight:
+def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> UnitInFlight:
     """What micro-batches keep on every stage, and what of it each pass frees.
 
-    stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,);
-    needed: of the shapes, bytes; None: not known. Returns bytes, shape (r,). Source: `in_flight_bytes`,
-    `layer_memory`, `head_memory`.
+    runs: of plans; needed: of their shapes, bytes. Returns bytes of their stages, shape (r,). Source:
+    `in_flight_bytes`, `layer_memory`, `head_memory`.
     """
+    stages, pipelines, shapes = runs.stages, runs.pipelines, runs.shapes
     # Sizes are priced once per shape of a micro-batch, (k,), and taken per stage by `shape`, (r,).
     sizes, shape = alone(shapes.plans), shapes.of_plan[stages.plan]
-    needed = needed or ShapeMemory.of(sizes, inputs)
-    in_flight, ends = in_flight_bytes(stages, pipelines, shapes, num_microbatches, inputs, needed), needed.head
+    in_flight, ends = in_flight_bytes(runs, needed, inputs), needed.head
     end, activations = gathered(ends, shape), in_flight.activations
     head = stages.head * end.saved
     further, layer, chunk, layer_output, standing = np.zeros((5, len(shape)))
@@ -140,7 +132,7 @@ def unit_in_flight_bytes(
         logits_forward=stages.head * (end.output + 2 * end.waiting),
         second_logits=several * (end.working + second_others_logits),
         residual=residual,
-        received=1.0 * stages.receives * num_microbatches[stages.plan] * residual,
+        received=1.0 * stages.receives * runs.plans.num_microbatches[stages.plan] * residual,
         standing=standing,
         logits_waiting=stages.head * waiting,
         loss_working=stages.head * (end.working - end.waiting),

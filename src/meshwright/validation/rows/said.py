@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
 from meshwright.specs.base import Spec
 from meshwright.validation.rows.settings import base_runtime, document
@@ -53,26 +54,38 @@ def said_behaviours(row: Row) -> list[str]:
     return [behaviour for each in said for behaviour in each.behaviours]
 
 
-def said_layers(row: Row) -> Row:
-    """Columns of a row that recomputes half of the layers of each chunk, where its words say that some are, and the
-    behaviour that its runtime needs for that, as `with`; empty where they do not. Raises `UnknownName` for a runtime
-    that the catalogue has not.
+class Taken(NamedTuple):
+    """What a row does not say in its columns and is taken all the same."""
+
+    why: str
+    columns: Row = {}
+    behaviours: tuple[str, ...] = ()
+    """`KEY=VALUE`, over what the column `with` says of the same keys."""
+
+
+def said_layers(row: Row) -> list[Taken]:
+    """That half of the layers of each chunk are recomputed whole, where the words of a row say that some are. Raises
+    `UnknownName` for a runtime that the catalogue has not.
     """
     if row["recompute_modules"] not in HALF_OF_LAYERS or not row["layers"]:
-        return {}
+        return []
     half = max(int(row["layers"]) // (2 * int(row["pp"] or 1) * int(row["vpp"] or 1)), 1)
     takes = base_runtime(row["runtime"]).plans.takes_recompute_layers
-    whole = {"recompute": "full", "recompute_modules": "", "recompute_layers": str(half)}
-    return whole | {"with": "" if takes else "takes_recompute_layers=true"}
+    columns = {"recompute": "full", "recompute_modules": "", "recompute_layers": str(half)}
+    why = f"{half} layers of a chunk recomputed whole, by what the row says of them"
+    return [Taken(why, columns, () if takes else ("takes_recompute_layers=true",))]
 
 
-def said_stage(row: Row) -> Row:
+def said_stage(row: Row) -> list[Taken]:
     """The stage of ZeRO of a run on one accelerator whose framework shards there too, where the row names one that it
-    has not; empty for all others. Raises `UnknownName` for a runtime that the catalogue has not.
+    has not. Raises `UnknownName` for a runtime that the catalogue has not.
     """
     plans, stage = base_runtime(row["runtime"]).plans, row["zero_stage"]
     alone = row["num_gpus"] == "1" and bool(stage) and plans.shards_one_rank
-    return {"zero_stage": str(max(plans.zero_stages))} if alone and int(stage) not in plans.zero_stages else {}
+    if not alone or int(stage) in plans.zero_stages:
+        return []
+    most = str(max(plans.zero_stages))
+    return [Taken(f"ZeRO {most}, as {row['runtime']} shards on one rank too", {"zero_stage": most})]
 
 
 def with_behaviours_over(column: str, behaviours: Sequence[str]) -> str:

@@ -59,7 +59,7 @@ def _published() -> dict[str, tuple[Row, ...]]:
 def _as_known(row: Row) -> Row:
     try:
         read = with_said_recipe(as_released(normalised(row)))
-        said, layers, stage = said_behaviours(read), said_layers(read), said_stage(read)
+        said = said_behaviours(read)
     except InvalidInput:
         return row
     taken = [f"{read['runtime']}, by what the row says of its software"] if read["runtime"] != row["runtime"] else []
@@ -82,19 +82,10 @@ def _as_known(row: Row) -> Row:
         if said:
             taken.append(f"{' and '.join(said)}, by what the row says of its precision")
             row = row | {"with": with_behaviours_over(row["with"], said)}
-    if layers:
-        taken.append(f"{layers['recompute_layers']} layers of a chunk recomputed whole, by what the row says of them")
-        behaviours = split_list(layers.pop("with"))
-        row = row | layers | {"with": with_behaviours_over(row["with"], behaviours)}
-    if stage:
-        taken.append(f"ZeRO {stage['zero_stage']}, as {read['runtime']} shards on one rank too")
-        row = row | stage
-    for unsaid in unsaid_columns(row):
-        taken.append(unsaid.what)
-        row = row | {unsaid.column: unsaid.value}
-    for done in done_until(row):
-        taken.append(f"{done.what}, by the date of its source")
-        row = row | {"with": with_behaviours_over(row["with"], done.behaviours)}
+    for said_of in (said_layers, said_stage, unsaid_columns, done_until):
+        for each in said_of(normalised(row)):
+            taken.append(each.why)
+            row = row | each.columns | {"with": with_behaviours_over(row["with"], each.behaviours)}
     structure = _structure(read)
     if structure:
         taken.append(f"the structure {structure}, of a model of these sizes in the project's table")

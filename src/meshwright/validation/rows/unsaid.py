@@ -8,11 +8,12 @@ from functools import cache
 
 from meshwright.specs.base import Spec
 from meshwright.validation.rows.released import NEVER, month_of, written_at
+from meshwright.validation.rows.said import Taken
 from meshwright.validation.rows.settings import document
 from meshwright.validation.rows.table import Row
 
-FOR_PEOPLE = ("source", "runtime_detail", "notes")
-"""Columns of words."""
+FOR_PEOPLE = ("source", "runtime_detail")
+"""Columns of words that name what ran; `notes` say of a word as often that it does not hold."""
 
 
 class Unsaid(Spec):
@@ -81,15 +82,16 @@ def framework_of(row: Row) -> str:
     return row["runtime"].partition("@")[0]
 
 
-def unsaid_columns(row: Row) -> list[Unsaid]:
+def unsaid_columns(row: Row) -> list[Taken]:
     """What a row leaves blank, the first for each column."""
     first: dict[str, Unsaid] = {}
     for each in _unsaid():
         if each.is_of(row):
             first.setdefault(each.column, each)
-    return [*first.values()]
+    return [Taken(each.what, {each.column: each.value}) for each in first.values()]
 
 
-def done_until(row: Row) -> list[DoneUntil]:
+def done_until(row: Row) -> list[Taken]:
     """What the framework of a row did otherwise when it ran."""
-    return [each for each in _until() if each.is_of(row)]
+    done = (each for each in _until() if each.is_of(row))
+    return [Taken(f"{each.what}, by the date of its source", behaviours=each.behaviours) for each in done]
