@@ -46,6 +46,8 @@ DEEP = 128
 table may take long, and more stages of more layers do."""
 RESOLVED = 8
 """Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
+LIKELY = 0.5
+"""Above this probability a plan is more likely to fit than not."""
 
 
 def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> SearchResult:
@@ -85,7 +87,7 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
         other_splits=tuple(finalists[row] for row in rows.other_splits),
         fastest=next((finalists[row] for row in ranked), None),
         equal=_equal(tally.near, inputs),
-        proven=next((finalists[row] for row in ranked if ranks.known_layout[row]), None),
+        proven=next((finalists[row] for row in _as_published(finalists, ranked[ranks.known_layout[ranked]])), None),
         at_risk=next((finalists[row] for row in _fastest_at_risk(finalists, ranked)), None),
         leanest=finalists[first_lean + int(np.argmin(lean))],
         complete=complete,
@@ -198,7 +200,7 @@ def _candidates(memory: Footprints, top: int, tally: Tally, times: ShapeTimes) -
         best,
         splits,
         ranked[:1],
-        known[:1],
+        _as_published(estimates, known)[:1],
         _fastest_at_risk(estimates, ranked),
         *_resolvable(fitting, ranked),
         *_resolvable(fitting, known),
@@ -236,6 +238,17 @@ def _gaining(candidates: Plans, inputs: Inputs, known: ShapeTimes) -> Plans:
     gains = safer | (faster & (after.verdict == estimates.verdict[rows]))
     gained = (after.plans[row] for row in np.flatnonzero(gains))
     return Plans.of(dict.fromkeys(named_by_ends(plan, inputs) for plan in gained))
+
+
+def _as_published(estimates: Estimates, known: IntColumn) -> IntColumn:
+    """Of the ranked rows of a published layout, the fastest first of those that are more likely to fit than not: that
+    it fitted is known. All of them as they are ranked, where none is.
+    """
+    likely = known[estimates.probability[known] > LIKELY]
+    if not len(likely):
+        return known
+    fastest: IntColumn = likely[np.argsort(rank_time_s(estimates)[likely], kind="stable")]
+    return fastest
 
 
 def _fastest_at_risk(estimates: Estimates, ranked: IntColumn) -> IntColumn:

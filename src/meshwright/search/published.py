@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from meshwright.arrays import BoolColumn, IntColumn
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, USUAL, ContextExchange, Plan
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, USUAL, ContextExchange, Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 from meshwright.specs import catalog
@@ -21,7 +21,7 @@ from meshwright.specs.residuals import BITS
 from meshwright.specs.weights import parameters_by_part
 
 DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp")
-LAYOUT = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero", "micro_batch")
+LAYOUT = ("tp", "sp", "cp", "pp", "vpp", "ep", "etp", "zero", "micro_batch")
 """What a published run's plan is known by; the rest (recomputation, how stages are cut) follows the memory."""
 RARE_EXCHANGES = (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)
 """Of context parallelism; whether the other two have published runs is not told by their rows."""
@@ -87,6 +87,8 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     """Another layout was measured to be faster in another job of the same model on as many accelerators."""
     degrees: tuple[int, ...]
     """Of `LAYOUT`."""
+    recomputes_all: bool
+    """The fastest of its job that was split so recomputed whole layers."""
     run: str
     """The fastest of its job that was split so, by the name of its row or recipe."""
     step_time_s: float | None
@@ -144,12 +146,16 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     every = ((job, degrees_of(run.plan)) for job, of_job in jobs.items() for run in of_job)
     beaten = {(job[0], degrees) for job, degrees in every if degrees not in fastest[job]}
     layouts = {
-        (*key, length, batch, (key, degrees) in beaten, degrees, run.name, run.step_time_s)
+        (*key, length, batch, (key, degrees) in beaten, degrees, _recomputes_all(run.plan), run.name, run.step_time_s)
         for (key, length, batch), of_job in fastest.items()
         for degrees, run in of_job.items()
     }
     known = [dict(zip(Layout.model_fields, layout, strict=True)) for layout in sorted(layouts, key=str)]
     return PublishedPlans(generations=extents_of(runs), layouts=tuple(Layout(**each) for each in known))
+
+
+def _recomputes_all(plan: Plan) -> bool:
+    return plan.recompute == Recompute.FULL
 
 
 def extents_of(runs: Iterable[PublishedRun]) -> dict[int, Extent]:

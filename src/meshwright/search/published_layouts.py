@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import BoolColumn
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.search.published import LAYOUT, Layout, degrees_of, published_plans, question_key
 from meshwright.specs.inputs import Inputs
@@ -28,8 +28,21 @@ def has_published_layout(plans: Plans, inputs: Inputs) -> BoolColumn:
     family of runtimes, as precise and on as many of the same accelerators. Where none is of this batch, those of
     others with sequences as long count that no other batch has shown to be slower.
     """
+    return _of_layouts(plans, _layouts_for(inputs))
+
+
+def is_known_to_work(plans: Plans, inputs: Inputs) -> BoolColumn:
+    """Whether each plan is split so, and recomputes whole layers only where the run did, shape (n,)."""
+    layouts = _layouts_for(inputs)
+    recomputing = [each for each in layouts if each.recomputes_all]
+    partly = _of_layouts(plans, layouts) & (plans.recompute < Recompute.FULL)
+    known: BoolColumn = partly | _of_layouts(plans, recomputing)
+    return known
+
+
+def _of_layouts(plans: Plans, layouts: list[Layout]) -> BoolColumn:
     found = np.zeros(len(plans), dtype=bool)
-    for layout in _layouts_for(inputs):
+    for layout in layouts:
         columns = [getattr(plans, name) == value for name, value in zip(LAYOUT, layout.degrees, strict=True)]
         found |= np.all(columns, axis=0)
     return found

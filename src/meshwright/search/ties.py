@@ -14,7 +14,7 @@ from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import USUAL, Recompute
 from meshwright.layout.plans import Plans, leaves_split, without_recompute
 from meshwright.search.published import is_published
-from meshwright.search.published_layouts import has_published_layout
+from meshwright.search.published_layouts import has_published_layout, is_known_to_work
 from meshwright.search.rank import rank_time_s
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import layout_share, tie_share
@@ -38,6 +38,8 @@ class Ranks(NamedTuple):
     """Whether published runs go as far."""
     known_layout: BoolColumn
     """Whether the fastest published run of a job of the model was split alike, as `has_published_layout`."""
+    known_to_work: BoolColumn
+    """Of those, as `is_known_to_work`."""
     complexity: IntColumn
     """As `complexity`, and a point for every run in a hundred that does not fit."""
 
@@ -54,6 +56,7 @@ def ranks_of(estimates: Estimates) -> Ranks:
         time_s=rank_time_s(estimates),
         published=is_published(plans, inputs),
         known_layout=has_published_layout(plans, inputs),
+        known_to_work=is_known_to_work(plans, inputs),
         complexity=complexity(plans, inputs) + risk_points(estimates.probability),
     )
 
@@ -97,19 +100,20 @@ def risk_points(probability: Floats) -> IntColumn:
 def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     """Points for what an engineer has to set up and to watch, shape (n,); each is worth `POINT` of the step time.
 
-    Each axis above 1 counts 2, tensor parallelism of experts 4, every doubling of vpp 1. 2 more each: a stage of ZeRO
-    above 1 in a pipeline, tensor without sequence parallelism, an exchange of context-parallel ranks that is not the
-    runtime's usual one, ends that count as layers where they do not usually or the reverse, a first or last stage of
-    its own size, full recomputation, each recomputed module and recomputation of some layers alone. Chunks that
-    a launch spells out one by one count 6, schedules that split the backward pass or run both ways 4. The counts are a
-    judgement, not measured. Source of expert before tensor parallelism of experts: Megatron-LM,
+    Each axis above 1 counts 2, tensor parallelism of experts 4, every doubling of pp and of vpp 1. 2 more each: a stage
+    of ZeRO above 1 in a pipeline, an exchange of context-parallel ranks that is not the runtime's usual one, ends that
+    count as layers where they do not usually or the reverse, a first or last stage of its own size, groups of another
+    number of micro-batches than stages, full recomputation and recomputation of some layers alone; each recomputed
+    module 1. Tensor parallelism without the sequence parallelism that a runtime has counts 6, chunks that a launch
+    spells out one by one 10, schedules that split the backward pass or run both ways 4. The counts are a judgement,
+    not measured. Source of expert before tensor parallelism of experts: Megatron-LM,
     megatron/core/transformer/moe/README.md, guideline 4.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
     >>> plans = [Plan(tp=8, sp=True, dp=8, zero=1), Plan(tp=4, sp=True, pp=2, dp=8, chunk_layers=(5, 3))]
     >>> complexity(Plans.of(plans), LLAMA).tolist()
-    [2, 10]
+    [2, 15]
     """
     usual_ends = inputs.runtime.plans.ends_as_layers[0]
     ends = (plans.embedding_as_layer != usual_ends) | (plans.head_as_layer != usual_ends)
@@ -121,16 +125,17 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
         plans.first_stage_layers > 0,
         plans.last_stage_layers > 0,
         (plans.pp > 1) & (plans.zero > 1),
-        (plans.tp > 1) & (plans.sp == 0),
         (plans.cp > 1) & (plans.context_exchange != usual_exchange(inputs)),
         plans.recompute == Recompute.FULL,
         plans.recompute_layers > 0,
+        (plans.vpp > 1) & (plans.microbatch_group > 0) & (plans.microbatch_group != plans.pp),
     ]
-    points = [2 * np.array([*settings, modules], dtype=np.int64).sum(axis=0)]
+    points = [2 * np.array(settings, dtype=np.int64).sum(axis=0), modules]
     points += [
-        6 * _spells_chunks(plans, inputs),
+        10 * _spells_chunks(plans, inputs),
+        6 * ((plans.tp > 1) & (plans.sp == 0) & inputs.runtime.plans.sequence_parallel),
         4 * ~np.isin(plans.schedule, USUAL),
-        np.log2(plans.vpp).astype(np.int64),
+        *(np.log2(chunks).astype(np.int64) for chunks in (plans.pp, plans.vpp)),
     ]
     total: IntColumn = np.sum(np.array(points, dtype=np.int64), axis=0)
     return total
@@ -162,8 +167,8 @@ def tied_rows(ranks: Ranks, inputs: Inputs) -> IntColumn:
 
     Equal are plans whose step times differ by less than `share_of_ties`. Where the fastest is of a kind that no
     published run has, published ones are as good up to a larger share, and take its place. So are plans that were
-    split as the fastest published run of a job of the model: they are known to work, and up to `share_of_layouts` not
-    known to be slower.
+    split as the fastest published run of a job of the model and recompute whole layers only where it did: they are
+    known to work, and up to `share_of_layouts` not known to be slower.
     """
     return _worth_most_first(ranks, np.flatnonzero(_tied(ranks, np.zeros(len(ranks.time_s), dtype=np.int64), inputs)))
 
@@ -176,7 +181,7 @@ def _tied(ranks: Ranks, groups: IntColumn, inputs: Inputs) -> BoolColumn:
     gives_way = known <= least * (1 + share_of_ties(inputs, published=False))
     times, least = np.where(gives_way, published, times), np.where(gives_way, known, least)
     share = share_of_ties(inputs)
-    tied: BoolColumn = times <= least * (1 + np.where(ranks.known_layout, max(share_of_layouts(inputs), share), share))
+    tied: BoolColumn = times <= least * (1 + np.where(ranks.known_to_work, max(share_of_layouts(inputs), share), share))
     return tied
 
 
@@ -211,7 +216,7 @@ def equal_plans(ranks: Ranks, inputs: Inputs) -> int:
 def _worth_most_first(ranks: Ranks, rows: IntColumn) -> IntColumn:
     ranks = ranks.take(rows)
     worth = ranks.time_s * (1 + POINT * ranks.complexity)
-    return rows[np.lexsort((ranks.time_s, worth, ~ranks.known_layout))]
+    return rows[np.lexsort((ranks.time_s, worth, ~ranks.known_to_work))]
 
 
 def best_of_groups(ranks: Ranks, groups: IntColumn, inputs: Inputs) -> IntColumn:
@@ -245,8 +250,7 @@ def contenders(ranks: Ranks, groups: IntColumn, most: int, inputs: Inputs) -> In
     firsts = fastest_first[np.sort(distinct_values(groups[fastest_first]).first)[:most]]
     near = fastest_first[_not_behind(ranks, firsts[-1], inputs)[fastest_first]]
     rows = ranks.take(near)
-    alike = distinct_rows(
-        groups[near], rows.verdict, rows.published.astype(np.int64), rows.known_layout.astype(np.int64), *rows[4:]
-    )[1]
+    marks = (each.astype(np.int64) for each in (rows.published, rows.known_layout, rows.known_to_work))
+    alike = distinct_rows(groups[near], rows.verdict, *marks, rows.complexity)[1]
     kept: IntColumn = near[distinct_values(alike).first]
     return kept

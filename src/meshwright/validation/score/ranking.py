@@ -135,6 +135,7 @@ def _recommended(runs: list[Outcome], predicted: FloatColumn) -> int:
         time_s=predicted,
         published=~none,
         known_layout=none,
+        known_to_work=none,
         complexity=points + risk_points(sure),
     )
     return int(tied_rows(ranks, cases[0].inputs)[0])
