@@ -88,6 +88,14 @@ def test_overlaps_that_a_script_switches_on_are_priced(tmp_path: Path, flag: str
     assert float(behaviours(read(tmp_path, "a.sh", f"{MEGATRON} {flag}"))[behaviour]) > 0
 
 
+def test_unfused_accumulation_is_priced_where_gradients_are_not_scattered(tmp_path: Path) -> None:
+    unfused = f"{MEGATRON} --no-gradient-accumulation-fusion"
+    assert "kernels.gradient_accumulation" not in behaviours(read(tmp_path, "a.sh", MEGATRON))
+    assert behaviours(read(tmp_path, "a.sh", unfused))["kernels.gradient_accumulation"] == "unfused"
+    sharded = read(tmp_path, "a.sh", f"{unfused} --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads")
+    assert "kernels.gradient_accumulation" not in behaviours(sharded)
+
+
 @pytest.mark.parametrize(
     ("model", "entries"),
     [

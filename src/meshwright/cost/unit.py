@@ -17,6 +17,7 @@ from meshwright.cost.comms.ends import embedding_exchanges, head_exchanges, pred
 from meshwright.cost.comms.exchange import Exchange, exposed_seconds
 from meshwright.cost.comms.experts import expert_exchanges
 from meshwright.cost.comms.tensor import layer_tensor_exchanges, tensor_region
+from meshwright.cost.compute.accumulation import gradient_sum_bytes
 from meshwright.cost.compute.ends import EndTime, embedding_time, head_time, prediction_time
 from meshwright.cost.compute.host import issue_time
 from meshwright.cost.compute.layer import LINEAR_SHAPE, LayerTime, layer_time
@@ -121,8 +122,9 @@ class UnitTimes(NamedTuple):
 
 def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, the axes that the rank order numbers before tp,
-    the pipeline where it says whether exchanges of experts overlap, and whether the stage of ZeRO is 3 where the host
-    issues more under it. plans: shape (n,); pipelines: theirs. Returns plans of the shapes, and the row of each plan.
+    the pipeline where it says whether exchanges of experts overlap, and the stage of ZeRO where the host issues more
+    under stage 3, or kernels add up gradients below stage 2. plans: shape (n,); pipelines: theirs. Returns plans of the
+    shapes, and the row of each plan.
 
     >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
@@ -133,7 +135,8 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Sh
     """
     fields, distinct = shape_fields(inputs), pipelines.plans
     if "zero" in fields:
-        distinct = replace(distinct, zero=np.where(distinct.zero == GATHERS, GATHERS, 0))
+        least = 2 if gradient_sum_bytes(inputs) else GATHERS
+        distinct = replace(distinct, zero=np.where(distinct.zero >= least, distinct.zero, 0))
     # What follows from pipelines is told apart of these, (p,); the rest of each plan, (n,).
     shared = distinct_shapes(distinct, [name for name in fields if name in PIPELINE])
     own = {name: getattr(plans, name) for name in fields if name not in PIPELINE}
@@ -153,7 +156,7 @@ def shape_fields(inputs: Inputs) -> tuple[str, ...]:
     pipeline = ("pp", "vpp", "schedule") if overlap_share(inputs) else ()
     layer, expert = inputs.runtime.host.host_s_per_gathered_layer, inputs.runtime.host.host_s_per_gathered_expert
     gathered = layer.total + (expert.total if inputs.model.is_moe else 0.0)
-    sharding = ("zero",) if gathered else ()
+    sharding = ("zero",) if gathered or gradient_sum_bytes(inputs) else ()
     return tuple(dict.fromkeys((*SHAPE, *pipeline, *sharding, *order[: order.index("tp")])))
 
 
@@ -177,7 +180,8 @@ def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> U
 def _end_fields(inputs: Inputs) -> tuple[str, ...]:
     """The columns on which the ends depend."""
     order = inputs.runtime.plans.rank_order
-    return tuple(dict.fromkeys((*LINEAR_SHAPE, *order[: order.index("tp")])))
+    sums = ("zero",) if gradient_sum_bytes(inputs) else ()
+    return tuple(dict.fromkeys((*LINEAR_SHAPE, *sums, *order[: order.index("tp")])))
 
 
 def _ends(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, UnitTime]:

@@ -211,6 +211,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "precision": job.precision,
         "quantises": recipe.quantises,
         "quantises_split_bias": recipe.quantises and plan.tp > 1 and _has_output_bias(inputs),
+        "unfused_accumulation": runtime.kernels.gradient_accumulation == "unfused",
         "scales_from_earlier_steps": recipe.scales_from_earlier_steps,
         "sequence_length": job.sequence_length,
         "stores_quantised": inputs.stores_quantised,

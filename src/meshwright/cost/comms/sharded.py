@@ -19,6 +19,7 @@ from meshwright.schedules.gathered import chunk_gathers
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import HALF_BYTES
 
 
 class Gathers(NamedTuple):
@@ -30,6 +31,8 @@ class Gathers(NamedTuple):
     scatters: Ints
     loss: Ints = 0
     """Of the head, before a loss that goes through the sequence piece by piece."""
+    sums: Ints = 0
+    """Micro-batches whose gradients are added to whole ones, as a pipeline defers their reduction."""
 
 
 def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
@@ -71,7 +74,7 @@ def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints)
     backward: Numbers = where(resharded, where(deferred, count - in_flight + 1, count), 0)
     if some(deferred & (plan.vpp > 1)):
         forward, backward = _of_chunks(plan, stage, Gathers(forward, backward, 0))
-    return Gathers(forward, backward, where(deferred, 1, count))
+    return Gathers(forward, backward, where(deferred, 1, count), sums=where(deferred, count, 0))
 
 
 def _of_chunks(plan: Layout, stage: Ints, single: Gathers) -> tuple[Floats, Floats]:
@@ -122,7 +125,7 @@ def end_gathers(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> G
     times = gathers_per_step(ends, inputs, in_flight, stage)
     if not in_pieces:
         return times
-    return times._replace(scatters=plan.num_microbatches, loss=plan.num_microbatches)
+    return times._replace(scatters=plan.num_microbatches, loss=plan.num_microbatches, sums=0)
 
 
 def unsharded_share(plan: Layout, inputs: Inputs) -> Floats:
@@ -249,4 +252,5 @@ def gather_copies_time(inputs: Inputs, parameters: Numbers, unsharded: Numbers, 
     gathers = times.forward + times.loss + times.backward * (1 - unsharded)
     copy_bytes = runtime.sharding.gather_copy_bytes * gathers
     copy_bytes = copy_bytes + runtime.sharding.scatter_copy_bytes * times.scatters
+    copy_bytes = copy_bytes + (HALF_BYTES + 2.0 * inputs.gradient_bytes) * times.sums
     return elementwise_time(copy_bytes * parameters, inputs.cluster.accelerator) * slowdown(inputs)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, Numbers, where
+from meshwright.cost.compute.accumulation import gradient_sum_bytes, summed_bytes
 from meshwright.cost.compute.linear import Linear, Projections, runtime_products
 from meshwright.cost.repeated import Repeated
 from meshwright.cost.shard import Shard, compressed_width, dense_block
@@ -74,12 +75,14 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
         _quantised(inputs, shard, first, entered, (linears.output,)),
         _rescaled(inputs, (*apart.down, *apart.attention, apart.output)),
         _cast(inputs, first),
+        _summed(plan, inputs, first),
     )
     feed_forward = (
         _around_block(inputs, kind, shard),
         _quantised(inputs, shard, second, second[:1], second[1:]),
         _rescaled(inputs, apart.feed_forward),
         _cast(inputs, second),
+        _summed(plan, inputs, second),
     )
     return BlockTraffic(_sum(attention), _sum(feed_forward))
 
@@ -223,6 +226,14 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> LayerTraffic:
     swapped = where(split.heads > 1, 8 * tokens * (shard.query + shard.core + keys), 0.0)
     merged = 5 * tokens * rings
     return LayerTraffic(swapped + merged * shard.core, swapped + merged * (shard.query + keys))
+
+
+def _summed(plan: Layout, inputs: Inputs, linears: tuple[Linear, ...]) -> LayerTraffic:
+    """Backward, the gradients of the weights of some linear layers are added to the sum."""
+    if not gradient_sum_bytes(inputs):
+        return LayerTraffic(0.0, 0.0)
+    weights = sum(1.0 * linear.outputs * linear.features for linear in linears)
+    return LayerTraffic(0.0, summed_bytes(plan, inputs, weights))
 
 
 def _cast(inputs: Inputs, linears: tuple[Linear, ...]) -> LayerTraffic:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Floats
+from meshwright.cost.compute.accumulation import summed_bytes
 from meshwright.cost.compute.elementwise import elementwise_time, norm_passes
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time
 from meshwright.cost.compute.slowdown import slowdown
@@ -79,6 +80,7 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     forward_bytes = norm.forward * normed + (entropy.forward_bytes + JOINED_BYTES * gathered) * logits + cast
     sliced = JOINED_BYTES * gathered * rows * vocabulary
     backward_bytes = norm.backward * normed + entropy.backward_bytes * logits + sliced + cast
+    backward_bytes = backward_bytes + summed_bytes(plan, inputs, 1.0 * vocabulary * hidden)
     if pieces > 1:
         sums = (2.0 + inputs.gradient_bytes) * pieces + inputs.gradient_bytes * (pieces - 1)
         forward_bytes = forward_bytes + backward_bytes - norm.backward * normed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Bools, Floats, Ints, larger
+from meshwright.cost.compute.accumulation import summed_bytes
 from meshwright.cost.compute.alignment import ALIGNED
 from meshwright.cost.compute.elementwise import LayerTraffic
 from meshwright.cost.compute.grouped import grouped_time
@@ -101,8 +102,8 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     kernels, quantised = inputs.runtime.kernels, inputs.quantise_bytes
     router, first, second = on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE)
     scores = inputs.runtime.elementwise_bytes.router_scores * shard.tokens * block.count
-    weights = 1.0 * shard.experts * hidden * (shard.width + shard.ffn)
-    weights = weights * (0.5 * quantised * inputs.quantises_apart + inputs.weight_cast_bytes)
+    count = 1.0 * shard.experts * hidden * (shard.width + shard.ffn)
+    weights = count * (0.5 * quantised * inputs.quantises_apart + inputs.weight_cast_bytes)
     inner = _between_products(inputs, block, shard)
     launch = inputs.cluster.accelerator.kernels.gemm.launch_s * inputs.recipe.quantises
     apart = 1.0 * launch * shard.experts * (kernels.expert_products == "each")
@@ -111,6 +112,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     around = 1.0 * hidden * quantised + MASKING_BYTES * kernels.masks_routed_rows * (shard.width + hidden)
     forward = weights + shard.rows * (inner.activation + inner.biases.forward + around)
     backward = weights + shard.rows * (inner.backward + inner.biases.backward + around)
+    backward = backward + summed_bytes(plan, inputs, count)
     return ExpertTime(
         forward=ExpertParts(
             router=Kernels(router.forward, moved_bytes=scores, fixed_s=kernels.routing_s.forward),

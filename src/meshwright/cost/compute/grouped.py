@@ -20,8 +20,8 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
 
     One kernel shares the tiles of all groups among the multiprocessors and takes, over plain products, what it was
     measured to take (`grouped`, and `skewed` in proportion to `expert_spread`). Products of each group on their own
-    take n times one of them. Those of Transformer Engine add weight gradients to the gradient buffer, which reads and
-    writes it: t = (t_product^2 + t_buffer^2)^(1/2).
+    take n times one of them. Those of Transformer Engine add weight gradients to the gradient buffer, where that is
+    fused, which reads and writes it: t = (t_product^2 + t_buffer^2)^(1/2).
     rows: of all groups together; outputs, features: of each; elements; groups: experts on the rank, n; scalar or
     array (n,). Returns seconds. Source: torch._grouped_mm and a loop of products measured on H100 and H200,
     general_grouped_gemm of Transformer Engine on B200 (MooreThreads/SimuMax@4dcaae51); tests/data/grouped_products.csv.
@@ -40,7 +40,7 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
     if products != "each":
         time = _over(time, accelerator.kernels.grouped)
         time = _over(time, accelerator.kernels.skewed, inputs.expert_spread / MEASURED_SPREAD)
-    if products == "one_kernel":
+    if products == "one_kernel" or inputs.runtime.kernels.gradient_accumulation != "fused":
         return time
     buffer = elementwise_time(2.0 * inputs.gradient_bytes * groups * outputs * features, accelerator)
     return time._replace(weight_gradient=(time.weight_gradient**2 + buffer**2) ** 0.5)

@@ -48,7 +48,8 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
 
     Y = X W: m x n x k of `rows` x `outputs` x `features`; dX = dY W^T: `rows` x `features` x `outputs`; dW = X^T dY:
     `outputs` x `features` x `rows`. In the number format of the job's recipe, or in its half precision. Weight
-    gradients accumulate in fp32, slower by the runtime's factor. Unaligned sizes take longer (`unaligned_slowdown`).
+    gradients that the product itself accumulates take longer by the runtime's factor. Unaligned sizes take longer
+    (`unaligned_slowdown`).
     rows, outputs, features: elements, scalar or array (n,). Returns seconds. Source: `gemm_time`; Megatron-LM,
     tensor_parallel/layers.py (gradient_accumulation_fusion).
 
@@ -68,7 +69,9 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
     time = products_time(
         Linear(rows, outputs, features), unaligned, accelerator, peak, element, number_format, sustained=sustained
     )
-    gradient = time.weight_gradient * slowdown * inputs.runtime.kernels.weight_gradient_slowdown
+    kernels = inputs.runtime.kernels
+    fused = kernels.weight_gradient_slowdown if kernels.gradient_accumulation == "fused" else 1.0
+    gradient = time.weight_gradient * slowdown * fused
     return Gemm(time.forward * slowdown, time.input_gradient * slowdown, gradient)
 
 

@@ -224,7 +224,8 @@ def dummy_gradient_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatC
     """
     rows = plans.some(stages.plan)
     elements: FloatColumn = np.zeros(len(stages.plan))
-    if not inputs.runtime.storage.dummy_gradients:
+    fused = inputs.runtime.kernels.gradient_accumulation == "fused"
+    if not (inputs.runtime.storage.dummy_gradients and fused):
         return elements
     kinds: dict[tuple[str, int], tuple[Weight, list[int]]] = {}
     for index, kind in enumerate(inputs.model.layer_kinds):

@@ -71,8 +71,12 @@ class RuntimeKernels(Spec):
     quantises_apart: bool
     """Where a recipe quantises rows and columns on their own, two kernels do, and of weights in every micro-batch; else
     one does, of weights once a step."""
+    gradient_accumulation: Literal["fused", "unfused", "copied", "kept_and_copied", "autograd"]
+    """What adds the gradient of a weight to what earlier micro-batches left: the product itself; a kernel after it;
+    one that copies it in fp32 and one that adds the copy (the pipeline engine of DeepSpeed in bf16), before which
+    autograd adds it to a gradient that is kept and set to zero; or autograd alone, which is not priced."""
     weight_gradient_slowdown: Annotated[float, Field(ge=1, le=100)]
-    """Time of a weight-gradient product that accumulates in fp32, over a plain one."""
+    """Time of a weight-gradient product that accumulates in fp32, over a plain one; of fused accumulation."""
     expert_products: Literal["one_kernel", "each", "fused"]
     """One kernel for all experts of a rank (torch._grouped_mm); one product after the other, whose weight gradients are
     added to the gradient buffer (GroupedLinear of Transformer Engine); or one kernel that also computes the activation
