@@ -142,6 +142,7 @@ TORCHTITAN_0_1 = {
     "wide_rotary_tables": (),
     "sums_shared_input_once": False,
     "parts_tied_embedding": False,
+    "receives_dtensors": False,
 }
 """How torchtitan wrapped and wrote its layers in 2024, with an eager loss: most counts of fully_shard are of that."""
 

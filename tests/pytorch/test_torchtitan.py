@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
+from plans_run import UNCOMPILED
 
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.pytorch.fake_world.compare import StageCheck
 from meshwright.pytorch.fake_world.verify import Verification
 from meshwright.pytorch.frameworks import NONE, Versions, own_framework
 from meshwright.pytorch.report import verification_blocks
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from strategies import question
@@ -20,6 +23,7 @@ from torch_forks import verify
 LENGTH = 2048
 ENDS = {"embedding_as_layer": True, "head_as_layer": True}
 FULL = Plan(dp=8, zero=3, num_microbatches=2, recompute=Recompute.FULL)
+SPLIT = Plan(tp=4, pp=2, vpp=2, dp=2, zero=2, num_microbatches=8, schedule=Schedule.INTERLEAVED_ZERO_BUBBLE)
 
 
 def _asked(plan: Plan, model: str = "llama-3.1-8b", runtime: str = "torchtitan", **changes: Any) -> Inputs:
@@ -82,12 +86,24 @@ def test_every_figure_is_that_of_torchtitan(plan: Plan, model: str) -> None:
     products share, gathered heads and tied embeddings that tensor parallelism parts; beside the counts, peaks to 1e-3.
     """
     done = _run(plan, model)
-    assert done.scope.framework.startswith("torchtitan 0.3.")
     assert done.scope.uncompiled
-    assert [_off(stage) for stage in done.stages] == [{}] * plan.pp
+    _require_all(done)
+
+
+def _require_all(done: Verification) -> None:
+    assert done.scope.framework.startswith("torchtitan 0.3.")
+    assert [_off(stage) for stage in done.stages] == [{}] * done.plan.pp
     assert done.holds
     peaks = [each.ratio for stage in done.stages for each in stage.quantities if each.name == "peak allocated"]
-    assert peaks == pytest.approx([1.0] * plan.pp, abs=1e-3)
+    assert peaks == pytest.approx([1.0] * done.plan.pp, abs=1e-3)
+
+
+@pytest.mark.clients("torch", "torchtitan")
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", [SPLIT, replace(SPLIT, sp=True)], ids=["whole", "sp"])
+def test_so_is_every_figure_of_a_split_backward_pass_between_whose_stages_go_dtensors(plan: Plan) -> None:
+    inputs = _asked(plan, **UNCOMPILED)
+    _require_all(verify(plan, inputs.replace(job=inputs.job.replace(sequence_length=4 * LENGTH))))
 
 
 def test_what_its_own_build_cannot_make_is_run_by_the_trainer_with_the_reason() -> None:
@@ -99,6 +115,8 @@ def test_what_its_own_build_cannot_make_is_run_by_the_trainer_with_the_reason() 
     assert of(plan, _asked(plan), None) == ("", "torchtitan is not installed")
     assert of(plan, _asked(plan), "0.4.1") == ("", "torchtitan 0.4.1 is installed; its own is run from 0.3")
     assert of(plan, _asked(plan, "qwen2.5-7b"))[1].endswith("Llama and Qwen3, dense or with experts")
+    assert of(SPLIT, _asked(SPLIT)) == ("torchtitan 0.3.0", "")
+    assert of(SPLIT, _asked(SPLIT, receives_dtensors=False))[1].startswith("torchtitan makes a DTensor")
     ring = Plan(dp=2, cp=2, zero=3)
     assert of(ring, _asked(ring, runtime="torchtitan@0.1.0")) == ("", "")
     assert of(plan, _asked(plan, runtime="accelerate")) == ("", "transformers is not installed")

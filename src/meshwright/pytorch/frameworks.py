@@ -99,6 +99,8 @@ def _reasons(plan: Plan, inputs: Inputs, version: str | None) -> Iterator[str]:
     yield from _version_reasons(TORCHTITAN, version, SUPPORTED)
     if plan.recompute == Recompute.SELECTIVE and not inputs.runtime.activations.keeps_attention_output:
         yield "torchtitan recomputes every second product, and keeps what attention puts out"
+    if plan.pp > 1 and plan.tp > 1 and not inputs.runtime.pipeline.receives_dtensors:
+        yield "torchtitan makes a DTensor of what a stage of tensor-parallel ranks has received"
     if inputs.recipe.half != "bf16":
         yield f"torchtitan trains in bf16, not {inputs.recipe.half}"
     if model.head_bias or not all(_is_like(kind) for kind in model.layer_kinds):

@@ -51,6 +51,8 @@ class _Held(NamedTuple):
     """Of the rank's layers."""
     embedding: BoolColumn
     head: BoolColumn
+    receives: BoolColumn
+    """Whether its input comes from another rank."""
     sends: BoolColumn
     """Whether its output goes to another rank."""
 
@@ -58,16 +60,14 @@ class _Held(NamedTuple):
 class _Ranks(NamedTuple):
     """Bytes of the chunks of ranks, up to v of them each: (v, r); of the ranks themselves (r,)."""
 
-    in_flight: FloatColumn
+    saved: FloatColumn
     """Saved of one micro-batch, with the output that is sent, without what lies in the buffer that received it."""
     logits: FloatColumn
     """Of one micro-batch in flight, of the loss and the logits."""
-    waiting: FloatColumn
-    """Saved of one micro-batch that waits for its weight gradients."""
     inputs: FloatColumn
     """Of these, what goes with the weight gradients of the layers one by one."""
     gradients: FloatColumn
-    """Of one such, the gradients of the outputs of its linear layers and norms."""
+    """Of one such, the gradients of the outputs of its linear layers and norms, and of an input that is a DTensor."""
     layer_gradients: FloatColumn
     """Of these, those of its layers."""
     weights: FloatColumn
@@ -78,6 +78,10 @@ class _Ranks(NamedTuple):
     """Its gradients, reduced."""
     last_product: FloatColumn
     """2-byte gradients of the weight that is added up last."""
+    layer: FloatColumn
+    """2-byte gradients of one layer."""
+    whole_layer: FloatColumn
+    """The same, added up."""
     first_unit: FloatColumn
     """2-byte weights of the unit that is reduced first."""
     joined: FloatColumn
@@ -86,11 +90,16 @@ class _Ranks(NamedTuple):
     """Saved whatever is in flight."""
     residual: FloatColumn
     """One tensor between layers."""
+    input_gradient: FloatColumn
+    """Of one micro-batch, what stays for the step in the buffer that received it."""
     groups: FloatColumn
     """Of micro-batches, that are not walked, a count."""
     loss_working: FloatColumn
     logits_waiting: FloatColumn
     layer_output: FloatColumn
+    layer_ending: FloatColumn
+    """Alive for a moment when the gradient of a layer's input is made: that of its norm, or, with sequence parallelism,
+    what is scattered, twice."""
     working: FloatColumn
     input_working: FloatColumn
     head_gradients: FloatColumn
@@ -112,10 +121,12 @@ def split_step(step: UnitStep) -> MemoryTimeline:
     that gradient and the input of the linear layer or norm; what attention and activations saved stays until the last
     one, as the graph of later layers holds that of earlier ones. 2-byte weight gradients stay until the next backward
     pass of the chunk adds them up weight by weight, or until they are reduced, and the gradient of what a chunk
-    received until the step ends. The chunk with the embedding has its whole backward when its weight gradients come.
+    received until the step ends, as that of its buffer, or until the weight gradients, as that of a DTensor. What a
+    chunk put out stays as long. The chunk with the embedding has its whole backward when its weight gradients come.
     Source: torch 2.13, distributed/pipelining/_backward.py (stage_backward_input, stage_backward_weight), stage.py
-    (perform_reduce_grad), fsdp/_fully_shard/_fsdp_param.py (to_accumulated_grad_if_needed). step: of every stage, shape
-    (r,). Returns allocations in bytes.
+    (_retrieve_recv_activations, backward_one_chunk: backward_state; perform_reduce_grad),
+    fsdp/_fully_shard/_fsdp_param.py (to_accumulated_grad_if_needed). step: of every stage, shape (r,). Returns
+    allocations in bytes.
     """
     line = MemoryTimeline(len(step.plans), step.unused)
     line.allocate("temporaries", "message buffers", step.in_flight.received)
@@ -164,8 +175,9 @@ def _held(step: UnitStep) -> _Held:
         split = PipelineSplit(*fields)._replace(chunk_layers=plans.chunkings[chunking])
         own = blocks_of(schedule, split.pp, split.vpp)[:, stage]
         layers, head = sizes_of(split)[own], own == split.pp * split.vpp - 1
-        share, sends = layers / max(layers.sum(), 1), ~head & ~(own[:, None] + 1 == own).any(axis=1)
-        held[:, : split.vpp, place] = share, own == 0, head, sends
+        share, first = layers / max(layers.sum(), 1), own == 0
+        receives, sends = ~first & ~np.isin(own - 1, own), ~head & ~np.isin(own + 1, own)
+        held[:, : split.vpp, place] = share, first, head, receives, sends
     share, *flags = held[:, :, index]
     return _Held(share, *(each > 0 for each in flags))
 
@@ -176,7 +188,11 @@ def _ranks(step: UnitStep) -> _Ranks:
     apart, gradient_bytes = step.ends_apart, step.inputs.gradient_bytes
     chunks, group = held.share * plans.vpp, np.where(grouped(plans.schedule), step.group, 1)
     walked = column(walked_micro_batches(plans.pp, plans.num_microbatches, group))
-    waiting = chunks * saved.chunk + held.head * saved.head - saved.residual * ~held.embedding
+    in_dtensor = step.inputs.runtime.pipeline.receives_dtensors & (plans.tp > 1)
+    kept = chunks * saved.chunk + held.head * saved.head + saved.residual * (1 * held.sends - 1 * ~held.embedding)
+    # What the last product puts out has the gradient that was received, unless sequence parallelism gathers that.
+    gathers, layer = plans.sp & (plans.tp > 1), step.whole.layer * (held.share > 0)
+    of_input = 1 * (held.receives & in_dtensor) - 1 * (~held.head & ~gathers & (not step.inputs.model.is_moe))
     weights = held.share * step.layers + held.head * whole.head + held.embedding * whole.embedding
     # The first unit in the order of modules: the ends that are one, the embedding, or a layer.
     ends = held.embedding * whole.embedding + held.head * whole.head * (not apart)
@@ -184,24 +200,27 @@ def _ranks(step: UnitStep) -> _Ranks:
     relaid = np.where(ends > 0, 0.0, whole.product * (whole.split_experts > 0))
     joined = reduced_unit(step, unit, unit * stored, gradient_bytes) - gradient_bytes * (unit - relaid)
     return _Ranks(
-        in_flight=waiting + saved.residual * held.sends,
+        saved=kept,
         logits=held.head * saved.logits_waiting,
-        waiting=waiting,
         inputs=chunks * saved.weight_inputs,
-        gradients=chunks * saved.output_gradients + held.head * saved.head_gradients,
+        gradients=chunks * saved.output_gradients + held.head * saved.head_gradients + of_input * saved.residual,
         layer_gradients=chunks * saved.output_gradients,
         weights=HALF_BYTES * weights,
         whole=gradient_bytes * weights,
         sharded=gradient_bytes * weights * stored,
         last_product=HALF_BYTES * np.where(held.head & (not apart), whole.head, whole.product),
+        layer=HALF_BYTES * layer,
+        whole_layer=gradient_bytes * layer,
         first_unit=HALF_BYTES * unit,
         joined=joined,
         standing=saved.standing,
         residual=saved.residual,
+        input_gradient=saved.residual * ~in_dtensor,
         groups=(plans.num_microbatches - walked) / group,
         loss_working=saved.loss_working,
         logits_waiting=saved.logits_waiting,
         layer_output=saved.layer_output,
+        layer_ending=saved.residual * np.where(gathers, 2 * plans.tp, 1),
         working=saved.working,
         input_working=saved.input_working,
         head_gradients=saved.head_gradients,
@@ -227,9 +246,9 @@ def _alive(walk: SplitWalk, ranks: _Ranks) -> FloatColumn:
     """Bytes alive in every state of a walk, in the order of `ALIVE`, without a working set: (6, 2 t, n)."""
     states = walk.states
     alive = np.zeros((len(ALIVE), len(states.further), len(ranks.standing)))
-    alive[SAVED] = states.in_flight @ ranks.in_flight + states.waiting @ ranks.waiting + ranks.standing
+    alive[SAVED] = (states.in_flight + states.waiting) @ ranks.saved + ranks.standing
     alive[WAITING] = states.waiting @ ranks.gradients + states.half @ ranks.weights
-    alive[WAITING] += (states.input_gradients[:, None] + states.further[:, None] * ranks.groups) * ranks.residual
+    alive[WAITING] += (states.input_gradients[:, None] + states.further[:, None] * ranks.groups) * ranks.input_gradient
     alive[GRADIENTS] = states.added @ ranks.whole + states.reduced @ ranks.sharded
     alive[WEIGHTS] = -(states.reduced @ ranks.weights)
     alive[LOGITS] = states.in_flight @ ranks.logits
@@ -252,8 +271,12 @@ def _candidates(walk: SplitWalk, ranks: _Ranks) -> Iterator[tuple[Moment, IntCol
     yield Moment.MIDDLE_LAYER_BACKWARD, of_layers, {WORKING: working}
     index = np.flatnonzero(split)
     chunk, half = walk.chunk[index], walk.half[index, None]
-    last_product = half * ranks.last_product[chunk] + ranks.residual
-    yield Moment.SECOND_LAYER_BACKWARD, index + after, {LOGITS: ranks.logits[chunk], WORKING: last_product}
+    # The gradient of the first layer's input comes before those of its weights are added up; the first time that
+    # makes whole ones, product by product.
+    first = half & ~walk.states.added[index, chunk][:, None]
+    ends = half * ranks.layer[chunk] - first * ranks.whole_layer[chunk] + ranks.layer_ending
+    working = np.maximum(half * ranks.last_product[chunk], ends)
+    yield Moment.SECOND_LAYER_BACKWARD, index + after, {LOGITS: ranks.logits[chunk], WORKING: working}
     yield Moment.FIRST_LAYER_BACKWARD, np.flatnonzero(backward) + after, {WORKING: ranks.first_layer}
     with_embedding = np.flatnonzero(backward & walk.embedding) + after
     yield Moment.EMBEDDING_GRADIENTS, with_embedding, {WORKING: ranks.embedding_gradients}

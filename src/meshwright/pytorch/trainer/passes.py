@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining._utils import InferenceMode
 from torch.distributed.pipelining.schedules import get_schedule_class
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.distributed.tensor.parallel import loss_parallel
 
 from meshwright.layout.plan import Plan
@@ -23,7 +24,7 @@ from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.scope import SCHEDULE_CLASSES
 from meshwright.pytorch.trainer.data_parallel import mixed_precision, number_format, replicate, summing
 from meshwright.pytorch.trainer.losses import Loss
-from meshwright.pytorch.trainer.mesh import Meshes
+from meshwright.pytorch.trainer.mesh import Meshes, local
 from meshwright.pytorch.trainer.model import Decoder
 
 Passes = Callable[[Tensor, Tensor], None]
@@ -90,21 +91,24 @@ def _pipelined(
 
 
 def _stage(request: Request, meshes: Meshes, decoder: Decoder, position: int) -> PipelineStage:
-    """A stage of PyTorch; between two of them goes the residual stream, (batch, tokens, hidden), which
-    a framework's own decoder takes as a DTensor over tp.
+    """A stage of PyTorch; between two of them goes the residual stream, (batch, tokens, hidden), over tp as a DTensor
+    where the runtime says so.
     """
     plan, model, half = request.plan, request.inputs.model, number_format(request)
     first, last = position == 0, position == request.last_position
     batch, tokens = plan.micro_batch, request.inputs.job.sequence_length // plan.cp
     residual = torch.empty(batch, tokens // (plan.tp if plan.sp else 1), model.hidden_size, dtype=half)
-    if request.framework and plan.tp > 1:
-        placement = Shard(1) if plan.sp else Replicate()
-        residual = DTensor.from_local(residual, meshes.dense["tp"], [placement], run_check=False)
+    if request.inputs.runtime.pipeline.receives_dtensors and plan.tp > 1:
+        placed = partial(_placed, mesh=meshes.dense["tp"], placement=Shard(1) if plan.sp else Replicate())
+        residual = placed(residual)
+        if not request.framework:
+            decoder.register_forward_pre_hook(lambda _, inputs: tuple(map(local, inputs)))
+            decoder.register_forward_hook(lambda _, __, sent: sent if last else placed(sent))
     pieces = request.inputs.runtime.entropy.sequence_pieces
     width, placement = (model.vocab_size // plan.tp, Shard(2)) if pieces == 1 else (model.hidden_size, Replicate())
     output = torch.empty(batch, tokens, width, dtype=half, requires_grad=True)
     if plan.tp > 1:
-        output = DTensor.from_local(output, meshes.dense["tp"], [placement], run_check=False)
+        output = _placed(output, meshes.dense["tp"], placement)
     return PipelineStage(
         decoder,
         position,
@@ -116,6 +120,11 @@ def _stage(request: Request, meshes: Meshes, decoder: Decoder, position: int) ->
         input_grads=None if first else residual,
         group=meshes.dense.get_group("pp"),
     )
+
+
+def _placed(tensor: Tensor, mesh: DeviceMesh, placement: Placement) -> DTensor:
+    """A rank's part of a tensor, as what it is a part of."""
+    return DTensor.from_local(tensor, mesh, [placement], run_check=False)
 
 
 def _schedule(plan: Plan, stages: list[PipelineStage], loss: Loss) -> Any:

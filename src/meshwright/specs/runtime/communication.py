@@ -68,6 +68,9 @@ class PipelineEngine(Spec):
     receives_ahead: bool
     """Buffers for the messages of all micro-batches are allocated before the first one arrives, and a stage keeps what
     it has sent (torch.distributed.pipelining)."""
+    receives_dtensors: bool
+    """Tensor-parallel stages make a DTensor of what they have received for each micro-batch, with which its gradient
+    goes; else the buffer keeps the input gradient of a split backward pass until the step ends."""
     overlaps_steps: bool
     """A pipeline rank begins its next step without waiting for the others (validation after the optimizer's step)."""
     limits_waiting_bytes: bool
