@@ -95,6 +95,8 @@ class _Ranks(NamedTuple):
     groups: FloatColumn
     """Of micro-batches, that are not walked, a count."""
     loss_working: FloatColumn
+    loss_forward: FloatColumn
+    """Alive for a moment when the cross-entropy works forward: a copy of the logits less than backward."""
     logits_waiting: FloatColumn
     layer_output: FloatColumn
     layer_ending: FloatColumn
@@ -218,6 +220,7 @@ def _ranks(step: UnitStep) -> _Ranks:
         input_gradient=saved.residual * ~in_dtensor,
         groups=(plans.num_microbatches - walked) / group,
         loss_working=saved.loss_working,
+        loss_forward=saved.loss_working - (saved.logits_forward - saved.logits_waiting),
         logits_waiting=saved.logits_waiting,
         layer_output=saved.layer_output,
         layer_ending=saved.residual * np.where(gathers, 2 * plans.tp, 1),
@@ -262,6 +265,7 @@ def _candidates(walk: SplitWalk, ranks: _Ranks) -> Iterator[tuple[Moment, IntCol
     begins = split | backward
     of_loss, of_layers = np.flatnonzero(begins & walk.head), np.flatnonzero(begins & ~walk.head)
     yield Moment.LAST_LAYER_FORWARD, np.flatnonzero(kind == FORWARD) + after, {WORKING: ranks.layer_output}
+    yield Moment.LOSS_FORWARD, np.flatnonzero((kind == FORWARD) & walk.head) + after, {LOGITS: ranks.loss_forward}
     yield Moment.LOSS_BACKWARD, of_loss, {LOGITS: ranks.loss_working}
     behind_loss, working = (
         np.where(split[index, None], ranks.input_working, ranks.working) for index in (of_loss, of_layers)
