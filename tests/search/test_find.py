@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -42,14 +43,14 @@ def _leanness(estimates: Estimates) -> np.ndarray:
     return estimates.memory.device[estimates.worst]
 
 
-def _key(estimates: Estimates, row: int) -> tuple[int, float, float]:
-    return int(estimates.verdict[row]), float(rank_time_s(estimates)[row]), float(_leanness(estimates)[row])
+def _keys(estimates: Estimates) -> list[tuple[int, float, float]]:
+    columns = estimates.verdict, rank_time_s(estimates), _leanness(estimates)
+    return [*zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _in_order(estimates: Estimates, rows: Iterable[int]) -> list[tuple[int, float, float]]:
+def _in_order(estimates: Estimates, keys: Iterable[tuple[int, float, float]]) -> list[tuple[int, float, float]]:
     """Verdict, then time to nine digits, then memory."""
     fastest = float(rank_time_s(estimates).min())
-    keys = [_key(estimates, int(row)) for row in rows]
     return sorted(keys, key=lambda key: (key[0], round(key[1] / fastest, 9), key[2]))
 
 
@@ -62,7 +63,8 @@ def _everything(found: SearchResult) -> Plans:
 
 def _best(rows: list[int], ranks: Ranks, asked: Inputs) -> int:
     """Of some plans the recommended one, by looking at each."""
-    best = [row for row in rows if ranks.verdict[row] == min(ranks.verdict[rows])]
+    least = min(ranks.verdict[rows])
+    best = [row for row in rows if ranks.verdict[row] == least]
     fastest = min(best, key=lambda row: ranks.time_s[row])
     known = [row for row in best if ranks.published[row]]
     within = ranks.time_s[fastest] * (1 + share_of_ties(asked, published=False))
@@ -70,9 +72,9 @@ def _best(rows: list[int], ranks: Ranks, asked: Inputs) -> int:
         best = known
         fastest = min(best, key=lambda row: ranks.time_s[row])
     share, further = share_of_ties(asked), share_of_layouts(asked)
-    most = [ranks.time_s[fastest] * (1 + (further if known else share)) for known in ranks.known_layout]
-    equal = [row for row in best if ranks.time_s[row] <= most[row]]
-    worth = ranks.time_s * (1 + POINT * ranks.complexity)
+    most = {known: ranks.time_s[fastest] * (1 + (further if known else share)) for known in (False, True)}
+    equal = [row for row in best if ranks.time_s[row] <= most[ranks.known_layout[row]]]
+    worth = {row: ranks.time_s[row] * (1 + POINT * ranks.complexity[row]) for row in equal}
     return min(equal, key=lambda row: (not ranks.known_layout[row], worth[row], ranks.time_s[row]))
 
 
@@ -102,10 +104,10 @@ def _check_recommendation(found: SearchResult) -> None:
     assert rank_time_s(found.fastest) == pytest.approx(
         min(ranks.time_s[row] for row in fitting if ranks.verdict[row] == ranks.verdict[first]), rel=1e-9
     )
-    best = {
-        number: _best([row for row in fitting if choice[row] == number], ranks, asked)
-        for number in {choice[row] for row in fitting}
-    }
+    alike = defaultdict(list)
+    for row in fitting:
+        alike[choice[row]].append(row)
+    best = {number: _best(rows, ranks, asked) for number, rows in alike.items()}
     vain = _in_vain([*best.values()], ranks, estimates.plans)
     others = [row for number, row in best.items() if number != choice[first] and row not in vain]
     expected = sorted((int(ranks.verdict[row]), float(ranks.time_s[row])) for row in others)
@@ -172,9 +174,9 @@ def test_the_same_question_has_the_same_answer_twice() -> None:
 def test_safe_plans_come_before_plans_at_risk_and_fast_before_slow(name: str) -> None:
     asked = QUESTIONS[name]
     estimates = estimate_plans(legal_plans(asked), asked)
-    ranked = order(estimates)
-    keys = [_key(estimates, int(row)) for row in ranked]
-    assert keys == _in_order(estimates, ranked)
+    ranked, every = order(estimates), _keys(estimates)
+    keys = [every[row] for row in ranked]
+    assert keys == _in_order(estimates, keys)
     assert len(ranked) == (estimates.verdict < Verdict.OUT_OF_MEMORY).sum()
 
 
