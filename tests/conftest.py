@@ -4,7 +4,9 @@ tests one process runs.
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return memo[1] if memo else nodeid if nodeid.startswith(ALONE) else super()._split_scope(nodeid)
 
     return Scheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What collecting makes stays to the end: the garbage collector need not look through it, then or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
