@@ -2,10 +2,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+EXTRA := $(PIP) --no-compile
 PARALLEL := --numprocesses auto --dist loadfile
 MINUTES := 10
 READERS := $(VENV)/megatron $(VENV)/megatron-bridge $(VENV)/llm-foundry
 export NANOTRON MEGATRON_DEEPSPEED
+unexport PYTHONDONTWRITEBYTECODE
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
 .PHONY: plan test test-clients fuzz launch-files lint types check bench truth baseline audit lock fit verified readme notebooks memos recipes docs clean
@@ -86,28 +88,29 @@ $(VENV)/core: pyproject.toml
 	$(BIN)/python -m compileall -q src/meshwright
 	@touch $@
 
+# Most of PyTorch and of its frameworks is never imported here: each module is compiled when it first is.
 $(VENV)/dev $(VENV)/sweep $(VENV)/clients $(VENV)/torchtitan $(VENV)/docs: $(VENV)/core
-	$(PIP) --editable '.[dev$(if $(filter-out dev,$(@F)),$(comma)$(@F))]'
+	$(EXTRA) --editable '.[dev$(if $(filter-out dev,$(@F)),$(comma)$(@F))]'
 	@touch $@
 
 # Megatron-LM's command line came into the wheel with 0.17. It asks for Python 3.12 and runs on 3.11; without it its test is skipped.
 $(VENV)/megatron: $(VENV)/clients
-	-$(PIP) --no-deps --ignore-requires-python --upgrade --target $@ megatron-core==0.19.2 'triton>=3'
+	-$(EXTRA) --no-deps --ignore-requires-python --upgrade --target $@ megatron-core==0.19.2 'triton>=3'
 	@mkdir -p $@ && touch $@
 
 # Megatron-Bridge asks for packages that want a GPU: it is read without them, beside that Megatron-core.
 $(VENV)/megatron-bridge: $(VENV)/megatron
-	-$(PIP) --no-deps --ignore-requires-python --upgrade --target $@ megatron-bridge==0.6.2 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3
+	-$(EXTRA) --no-deps --ignore-requires-python --upgrade --target $@ megatron-bridge==0.6.2 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3
 	@mkdir -p $@ && touch $@
 
 # llm-foundry pins an older PyTorch: its schema is read without what it depends on, and without it that test is skipped.
 $(VENV)/llm-foundry: $(VENV)/clients
-	-$(PIP) --no-deps --upgrade --target $@ llm-foundry==0.22.0 catalogue==2.0.10 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3
+	-$(EXTRA) --no-deps --upgrade --target $@ llm-foundry==0.22.0 catalogue==2.0.10 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3
 	@mkdir -p $@ && touch $@
 
 # What nanotron reads its configuration with, where NANOTRON names a checkout of it.
 $(VENV)/dacite: $(VENV)/clients
-	-$(PIP) --no-deps --upgrade --target $@ dacite==1.9.2
+	-$(EXTRA) --no-deps --upgrade --target $@ dacite==1.9.2
 	@mkdir -p $@ && touch $@
 
 # The accessibility rules that the page is held to; without npm their check is skipped.
