@@ -151,7 +151,7 @@ def _at_random(framework: str, chance: np.random.Generator) -> Inputs | None:
 def _some_written(inputs: Inputs, framework: str, chance: np.random.Generator) -> Iterator[tuple[Plan, dict[str, str]]]:
     """A few legal plans of a question that the framework has settings for, with their files."""
     plans, written = legal_plans(inputs), 0
-    for plan in plans.take(chance.permutation(len(plans))[: 40 * PLANS]):
+    for plan in plans.take(chance.permutation(len(plans))[: 4 * PLANS]):
         try:
             files = launch_files(plan, inputs, framework).files
         except InvalidSpec:

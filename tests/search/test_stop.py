@@ -130,7 +130,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "explain a launch file": ("explain", "--from", "run.sh", "--cluster", "2x8:h100"),
     "compare clusters": ("compare", *LLAMA, "--cluster", "1x8:h200"),
     "compare with a search": ("compare", "--from", "run.sh", "--cluster", "2x8:h100"),
-    "validate": ("validate",),
+    "validate": ("validate", "--where", "dataset == 'llmfoundry'"),
     "what would fit": ("plan", "--model", "llama-3.1-70b", *LLAMA[2:]),
 }
 """Questions that may take more than a second, of every command with a best so far; sweeps have tests of their own."""
