@@ -138,7 +138,7 @@ def test_nothing_is_said_of_a_cluster_without_links_between_nodes() -> None:
 
 def test_the_size_of_the_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = crossed("8b on 16 h100")
-    monkeypatch.setattr(find_module, "CHUNK", 100)
+    monkeypatch.setattr(find_module, "CHUNK", 400)
     pieces = crossover(answered("8b on 16 h100"))
     assert pieces
     assert pieces.fastest.estimate.plan == whole.fastest.estimate.plan
