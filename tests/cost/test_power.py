@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,11 @@ from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import Job
 from meshwright.specs.kernels import NumberFormat
 from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.residuals import without_source
 from strategies import llama_70b, question
 
 LLAMA_8B_LAYER = ((8192, 6144, 4096), (8192, 4096, 4096), (8192, 28672, 4096), (8192, 4096, 14336))
@@ -137,3 +141,23 @@ def test_a_limit_needs_an_accelerator_whose_speed_under_it_is_known() -> None:
         capped(900)
     with pytest.raises(InvalidSpec, match=r"what a power limit costs a100-sxm-80gb is not known"):
         capped(300, "a100")
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_another", "slower"),
+    [
+        ({}, False, 1.18),
+        ({"memory_bytes": "96GB"}, False, 1.18),
+        ({"memory_bandwidth": "4000GB/s"}, True, 1.18),
+        ({"peak_flops": {"bf16": 148e12}, "multiprocessors": 78}, True, 1.0),
+    ],
+)
+def test_a_card_with_the_kernels_of_another_draws_power_as_it_computes(
+    changes: dict[str, Any], of_another: bool, slower: float
+) -> None:
+    """As H20 is to H100: no published run speaks for it, and a seventh of the products draws a seventh of the power."""
+    cluster = {"nodes": 4, "gpus_per_node": 8, "accelerator": {"like": "h100", "id": "own", **changes}}
+    inputs = read_inputs("llama-3.1-8b", cluster, Job(sequence_length=4096, global_batch=128))
+    assert inputs.cluster.accelerator.of_another is of_another
+    assert sustained_slowdown(inputs, "half") == pytest.approx(slower, abs=0.005)
+    assert ("on own" in without_source(inputs)) is of_another

@@ -131,6 +131,14 @@ def _check_equal(found: SearchResult) -> None:
     assert {each.plan for each in within if rank_time_s(each) < rank_time_s(best)} <= {each.plan for each in near}
 
 
+def test_more_accelerators_than_any_run_had_are_untested() -> None:
+    asked = read_inputs("llama-3.1-8b", "10000x8:h100", Job(sequence_length=8192, global_batch=80000))
+    plan = Plan(tp=2, sp=True, dp=40000, zero=1, num_microbatches=2)
+    assert [each for each in unpublished(plan, asked) if each == ("80,000 accelerators", "16,384")]
+    usual = read_inputs("llama-3.1-8b", "2048x8:h100", Job(sequence_length=8192, global_batch=80000))
+    assert not [each for each in unpublished(replace(plan, dp=8192), usual) if each.what.endswith(" accelerators")]
+
+
 def test_the_plans_of_published_runs_are_published() -> None:
     known = published_plans_of([PublishedRun(PLAIN, DENSE, None)])
     assert known.generations[9].degrees["pp"] == 4
@@ -223,8 +231,7 @@ def test_a_run_speaks_for_later_accelerators_and_for_the_generation_before(accel
 def test_whatever_is_proven_on_older_accelerators_is_proven_on_later_ones(asked: Inputs) -> None:
     number = generation(asked)
     older, newer = extent(number), extent(number + 1)
-    for one, other in zip(older, newer, strict=True):
-        assert all(largest <= other[1][name] for name, largest in one[1].items())
+    assert older.joined(newer) == newer
 
 
 def test_a_line_and_the_table_give_the_fastest_plan_the_same_lead() -> None:

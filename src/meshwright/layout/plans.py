@@ -82,6 +82,11 @@ class Plans:
         row = {name: kind(getattr(self, name)[index]) for name, kind in _NUMBERS.items()}
         return Plan(**row, chunk_layers=self.chunkings[self.chunk_layers[index]])
 
+    @property
+    def num_gpus(self) -> IntColumn:
+        """As `Plan.num_gpus`."""
+        return self.tp * self.cp * self.pp * self.dp
+
     def take(self, rows: IntColumn | BoolColumn | slice) -> Plans:
         """The chosen rows, by index, mask or slice."""
         return Plans(**{name: getattr(self, name)[rows] for name in COLUMNS}, chunkings=self.chunkings)

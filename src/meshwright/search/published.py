@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import BaseModel
 
-from meshwright.arrays import BoolColumn, IntColumn
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, USUAL, ContextExchange, Plan, Recompute
+from meshwright.arrays import BoolColumn
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
-from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
+from meshwright.search.kinds import kinds
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.inputs import Inputs
@@ -23,8 +23,6 @@ from meshwright.specs.weights import parameters_by_part
 DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp")
 LAYOUT = ("tp", "sp", "cp", "pp", "vpp", "ep", "etp", "zero", "micro_batch")
 """What a published run's plan is known by; the rest (recomputation, how stages are cut) follows the memory."""
-RARE_EXCHANGES = (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)
-"""Of context parallelism; whether the other two have published runs is not told by their rows."""
 LARGER = 8
 """Times the accelerators of any published run of its kind, beyond which a plan is of another kind; assumed."""
 NEWER = 1
@@ -38,36 +36,6 @@ _Key = tuple[str, str, str, int, int]
 """Model, family of runtimes, accelerator, how many, bits."""
 _Job = tuple[_Key, int, int]
 """A question's key, sequence length and global batch."""
-
-
-def kinds(plans: Plans, inputs: Inputs) -> dict[str, BoolColumn]:
-    """What sets plans apart, by the words that users read: whether each plan is of that kind, shape (n,)."""
-    family, experts = inputs.runtime.family, np.full(len(plans), inputs.model.is_moe)
-    split, sharded, whole = plans.pp > 1, plans.zero == 3, plans.ep * plans.etp == 1
-    return {
-        f"tensor parallelism across scale-up domains in {family}": plans.tp > inputs.cluster.levels[0].size,
-        "tensor without sequence parallelism": (plans.tp > 1) & (plans.sp == 0),
-        f"expert parallelism in {family}": experts & (plans.ep > 1),
-        f"experts fully sharded without expert parallelism in {family}": experts & sharded & whole,
-        f"experts fully sharded under expert parallelism in {family}": experts & sharded & (plans.ep > 1),
-        "experts under context parallelism": experts & (plans.cp > 1),
-        "tensor parallelism of experts": experts & (plans.etp > 1),
-        f"ZeRO 2 in {family}": plans.zero == 2,
-        f"ZeRO 3 in {family}": sharded,
-        "fewer micro-batches than pipeline stages": split & (plans.num_microbatches < plans.pp),
-        "ZeRO 2 in a pipeline": split & (plans.zero == 2),
-        "ZeRO 3 in a pipeline": split & sharded,
-        "ZeRO 3 under tensor parallelism": (plans.tp > 1) & sharded,
-        f"ZeRO 3 under context parallelism in {family}": (plans.cp > 1) & sharded,
-        "replicas of a sharding group": plans.dp_replicate > 1,
-        "some layers of a chunk recomputed": plans.recompute_layers > 0,
-        **{f"{SCHEDULE_NAMES[each]} schedule": plans.schedule == each for each in Schedule if each not in USUAL},
-        **{
-            f"{CONTEXT_EXCHANGE_NAMES[each].replace('_', '-')} context exchange": (plans.cp > 1)
-            & (plans.context_exchange == each)
-            for each in RARE_EXCHANGES
-        },
-    }
 
 
 class Layout(BaseModel, frozen=True, extra="forbid"):
@@ -113,11 +81,15 @@ class Extent(Spec):
     """The largest of each."""
     accelerators: dict[str, int]
     """The most that a run of each kind had, 0 where no run is of it."""
+    most_accelerators: int
+    """Of any run."""
 
     def joined(self, other: Extent) -> Extent:
         """How far those of both go."""
         return Extent(
-            degrees=_larger(self.degrees, other.degrees), accelerators=_larger(self.accelerators, other.accelerators)
+            degrees=_larger(self.degrees, other.degrees),
+            accelerators=_larger(self.accelerators, other.accelerators),
+            most_accelerators=max(self.most_accelerators, other.most_accelerators),
         )
 
 
@@ -178,6 +150,7 @@ def _extent_of(run: PublishedRun) -> Extent:
     return Extent(
         degrees={name: getattr(run.plan, name) for name in DEGREES},
         accelerators={name: run.plan.num_gpus * is_of.item() for name, is_of in of_kinds},
+        most_accelerators=run.plan.num_gpus,
     )
 
 
@@ -202,7 +175,7 @@ def extent_for(number: int, extents: Mapping[int, Extent]) -> Extent:
     """
     near = [each for of, each in extents.items() if of <= number + NEWER]
     names = {name for each in extents.values() for name in each.accelerators}
-    none = Extent(degrees=dict.fromkeys(DEGREES, 1), accelerators=dict.fromkeys(sorted(names), 0))
+    none = Extent(degrees=dict.fromkeys(DEGREES, 1), accelerators=dict.fromkeys(sorted(names), 0), most_accelerators=0)
     return reduce(Extent.joined, near, none)
 
 
@@ -250,7 +223,9 @@ class Unpublished(NamedTuple):
 
 
 def is_published(plans: Plans, inputs: Inputs) -> BoolColumn:
-    """Whether published runs go as far as each plan in every kind and degree, shape (n,)."""
+    """Whether published runs go as far as each plan in every kind and degree, shape (n,); of accelerators, which all
+    plans of a question have as many of, there may be more.
+    """
     return ~goes_beyond(plans, inputs, extent(generation(inputs)))
 
 
@@ -264,7 +239,9 @@ def goes_beyond(plans: Plans, inputs: Inputs, known: Extent) -> BoolColumn:
 
 
 def unpublished(plan: Plan, inputs: Inputs) -> list[Unpublished]:
-    """Every kind and degree in which published runs do not go as far as a plan."""
+    """Every kind and degree in which published runs do not go as far as a plan, and the accelerators, if there are more
+    than any run of this generation or the next had.
+    """
     known, anywhere, plans = extent(generation(inputs)), extent(NEWEST), Plans.of([plan])
     degrees = [
         Unpublished(_named(f"{name} {of}", 0, of <= anywhere.degrees[name]), f"{name} {largest}")
@@ -277,7 +254,9 @@ def unpublished(plan: Plan, inputs: Inputs) -> list[Unpublished]:
         if (is_of & _too_many(plans, most := known.accelerators[name])).item()
         for later in [not _too_many(plans, anywhere.accelerators[name])]
     ]
-    return degrees + of_kinds
+    most = known.most_accelerators
+    size = [Unpublished(f"{plan.num_gpus:,} accelerators", f"{most:,}")] if plan.num_gpus > most else []
+    return degrees + of_kinds + size
 
 
 def _named(what: str, count: int, elsewhere: bool) -> str:
@@ -293,5 +272,4 @@ def _judged(plans: Plans, inputs: Inputs, known: Extent) -> dict[str, BoolColumn
 
 def _too_many(plans: Plans, most: int) -> BoolColumn:
     """Whether plans take far more accelerators than any published run, shape (n,)."""
-    ranks: IntColumn = plans.tp * plans.cp * plans.pp * plans.dp
-    return ranks > LARGER * most
+    return plans.num_gpus > LARGER * most

@@ -72,6 +72,9 @@ class Accelerator(Spec):
     kernels: Kernels
     power: Power | None = None
     """None: what a power limit costs is not known."""
+    of_another: bool = False
+    """Its kernels are another accelerator's, whose peak, memory bandwidth or multiprocessors it does not have: no
+    published run speaks for it."""
     assumed: Assumed = ()
     """Facts without a public source, for the user's eyes."""
     sources: dict[str, str]

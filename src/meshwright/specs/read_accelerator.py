@@ -11,6 +11,9 @@ from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import CollectiveLibrary, Kernels
 from meshwright.units import GIB, GIGA, parse_bytes
 
+OF_SPEED = ("peak_flops", "memory_bandwidth", "multiprocessors")
+"""Fields on which the speed of kernels rests."""
+
 
 def read_kernels(name: str) -> Kernels:
     """The kernel table of that name; raises `UnknownName` with the nearest.
@@ -68,7 +71,10 @@ def read_accelerator(source: str | Mapping[str, Any]) -> Accelerator:
     if not isinstance(source, Mapping):
         raise InvalidInput(f"{source!r} is not an accelerator: write a name such as h100, or a table of its fields")
     table = {str(key): value for key, value in source.items()}
-    return _built(_changed(table) if "like" in table else _completed(table))
+    if "like" not in table:
+        return _built(_completed(table))
+    like = catalog.resolve("accelerators", str(table.pop("like")))
+    return _as_fast_as_it_is(_built(_changed(table, like)), read_accelerator(like))
 
 
 def _built(table: dict[str, Any]) -> Accelerator:
@@ -78,8 +84,17 @@ def _built(table: dict[str, Any]) -> Accelerator:
     return Accelerator(**table | {"kernels": _kernels(kernels) if isinstance(kernels, dict) else kernels})
 
 
-def _changed(table: dict[str, Any]) -> dict[str, Any]:
-    like = catalog.resolve("accelerators", str(table.pop("like")))
+def _as_fast_as_it_is(own: Accelerator, like: Accelerator) -> Accelerator:
+    """An accelerator with the kernels of one that it is like, which draw power in proportion to the peak in bf16."""
+    if own.kernels != like.kernels or all(getattr(own, name) == getattr(like, name) for name in OF_SPEED):
+        return own
+    peaks = [each.peak_flops.get("bf16") for each in (own, like)]
+    ratio = peaks[0] / peaks[1] if peaks[0] and peaks[1] else 1.0
+    drawn = {of: each.replace(watts=ratio * each.watts) for of, each in own.kernels.sustained.items()}
+    return own.replace(of_another=True, kernels=own.kernels.replace(sustained=drawn))
+
+
+def _changed(table: dict[str, Any], like: str) -> dict[str, Any]:
     base = catalog.load("accelerators", like)
     sources = base["sources"] | _as_table(table.pop("sources", {}))
     own = _as_list(table.pop("assumed", ()))

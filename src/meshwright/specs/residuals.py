@@ -150,12 +150,13 @@ def like_memory(inputs: Inputs, measured: str) -> Likeness:
 
 def _likeness(inputs: Inputs, group: str, kind: str) -> Likeness:
     runtime, accelerator = inputs.runtime, inputs.cluster.accelerator
+    measured = accelerator.kernels.slowdown or accelerator.kernels.id
     return Likeness(
         group=group,
         kind=kind,
         family=runtime.family,
         runtime=runtime.framework,
-        accelerator=accelerator.kernels.slowdown or accelerator.kernels.id,
+        accelerator=accelerator.id if accelerator.of_another else measured,
     )
 
 

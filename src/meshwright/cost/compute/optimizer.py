@@ -59,5 +59,5 @@ def _unfused_bytes(inputs: Inputs) -> int:
 def _host_time(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:
     """Seconds of what a rank owns on its way to the host and back, and of the update of all that its node owns."""
     copied = (FP32_BYTES + HALF_BYTES) * owned / inputs.cluster.accelerator.kernels.host_copy_bandwidth
-    ranks = smaller(plan.tp * plan.cp * plan.pp * plan.dp, inputs.cluster.gpus_per_node)
+    ranks = smaller(plan.num_gpus, inputs.cluster.gpus_per_node)
     return 1.0 * copied + ranks * owned / inputs.runtime.host.updated_parameters_per_s

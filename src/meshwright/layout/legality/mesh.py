@@ -13,7 +13,7 @@ from meshwright.specs.job import Job
 def world_size(plan: Layout, cluster: Cluster) -> Ruling:
     """tp x cp x pp x dp is the number of accelerators."""
     world = cluster.num_gpus
-    yield plan.tp * plan.cp * plan.pp * plan.dp == world
+    yield plan.num_gpus == world
     product = f"tp {plan.tp} x cp {plan.cp} x pp {plan.pp} x dp {plan.dp} = {one(plan).num_gpus}"
     yield f"{product}, but the cluster has {world} accelerators; {_world_size_hint(one(plan), world)}"
 
