@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from meshwright.cost.comms.sharded import gathers_per_step
+from meshwright.cost.compute.elementwise import elementwise_time
+from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
@@ -13,6 +15,7 @@ from meshwright.schedules.gathered import AHEAD, chunk_gathers, unsharded_chunks
 from meshwright.schedules.one_forward_one_backward import in_flight
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
+from meshwright.specs.weights import parameters_by_part
 from strategies import llama_8b, question
 
 PIPELINES = [(stages, chunks, group) for stages in (2, 4) for chunks in (2, 3, 4, 5) for group in (stages, stages + 1)]
@@ -112,8 +115,12 @@ def _interleaved(chunks: int) -> Estimate:
 
 
 def test_more_than_three_chunks_exchange_for_longer_and_hold_fewer_weights() -> None:
+    """Beside what adds up the gradients of four micro-batches, whatever the chunks are."""
     two, four = _interleaved(2), _interleaved(4)
-    assert four.time.exposed_dp_s > 1.5 * two.time.exposed_dp_s
+    asked = question(llama_8b(), "2x8:h100", "torchtitan", global_batch=32)
+    weights = sum(parameters_by_part(asked.model).values()) / 2
+    added = elementwise_time(4 * (2 + 4 + 4) * weights, asked.cluster.accelerator) * slowdown(asked)
+    assert four.time.exposed_dp_s - added > 1.5 * (two.time.exposed_dp_s - added) > 0
     assert four.memory.parameters < two.memory.parameters
 
 

@@ -100,7 +100,7 @@ def risk_points(probability: Floats) -> IntColumn:
 def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     """Points for what an engineer has to set up and to watch, shape (n,); each is worth `POINT` of the step time.
 
-    Each axis above 1 counts 2, tensor parallelism of experts 4, every doubling of pp and of vpp 1. 2 more each: a stage
+    Each axis above 1 counts 2, tensor parallelism of experts 10, every doubling of pp and of vpp 1. 2 more each: a stage
     of ZeRO above 1 in a pipeline, an exchange of context-parallel ranks that is not the runtime's usual one, ends that
     count as layers where they do not usually or the reverse, a first or last stage of its own size, groups of another
     number of micro-batches than stages, full recomputation and recomputation of some layers alone; each recomputed
@@ -120,7 +120,6 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     modules = np.bitwise_count(plans.recompute_modules) * (plans.recompute == Recompute.SELECTIVE)
     settings = [
         *(getattr(plans, name) > 1 for name in AXES),
-        plans.etp > 1,
         (plans.pp > 1) & ends,
         plans.first_stage_layers > 0,
         plans.last_stage_layers > 0,
@@ -133,6 +132,7 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     points = [2 * np.array(settings, dtype=np.int64).sum(axis=0), modules]
     points += [
         10 * _spells_chunks(plans, inputs),
+        8 * (plans.etp > 1),
         6 * ((plans.tp > 1) & (plans.sp == 0) & inputs.runtime.plans.sequence_parallel),
         4 * ~np.isin(plans.schedule, USUAL),
         *(np.log2(chunks).astype(np.int64) for chunks in (plans.pp, plans.vpp)),
