@@ -53,7 +53,6 @@ from strategies import questions, some_legal_plans
 ROWS = 30
 QUESTIONS = tuple(questions())
 TABLES = {
-    "groups.placements",
     "shapes.alone",
     "step.stage_costs",
     "step.estimate_plans",

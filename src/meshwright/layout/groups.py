@@ -133,29 +133,31 @@ def placement(degree: Ints, stride: Ints, block: int, world: int) -> Placement:
     >>> placement(3, 1, 8, 24)
     Placement(members_per_block=1, blocks=2)
     """
-    return placements(degree, stride, (block,), world)[0]
-
-
-def placements(degree: Ints, stride: Ints, blocks: Sequence[int], world: int) -> tuple[Placement, ...]:
-    """The same for blocks of several sizes. blocks: ranks in each."""
-    if np.ndim(degree) == np.ndim(stride) == 0:
-        return tuple(Placement(*_placement(int(degree), int(stride), block, world)) for block in blocks)
-    (degrees, strides), index = distinct_rows(*np.broadcast_arrays(degree, stride))
-    pairs = list(zip(degrees.tolist(), strides.tolist(), strict=True))
-    # Of every block the two numbers of every distinct pair: shape (k, 2).
-    placed = (np.array([_placement(*pair, block, world) for pair in pairs], dtype=np.int64) for block in blocks)
-    return tuple(Placement(*(numbers.take(index) for numbers in each.reshape(-1, 2).T)) for each in placed)
+    if block >= world:
+        return Placement(degree, 1)
+    # Products of whole quotients tell what divides what; remainders take NumPy several times as long.
+    span = degree * stride
+    per_block, touched = block // stride, span // block
+    inside, apart = block // span * span == block, (stride // block * block == stride) | (span > world)
+    known = inside | apart
+    if world % block == 0:
+        known = known | ((touched * block == span) & (per_block * stride == block))
+    members: Ints = where(inside, degree, where(apart, 1, per_block))
+    touched = where(inside, 1, where(apart, degree, touched))
+    if not isinstance(known, np.ndarray):
+        return Placement(members, touched) if known else Placement(*_counted(int(degree), int(stride), block, world))
+    if not known.all():
+        rows = np.flatnonzero(~known)
+        pairs, index = distinct_rows(*(np.broadcast_to(each, known.shape)[rows] for each in (degree, stride)))
+        counted = [_counted(*pair, block, world) for pair in zip(*(each.tolist() for each in pairs), strict=True)]
+        members[rows], touched[rows] = np.array(counted)[index].T  # type: ignore[index]
+    return Placement(members, touched)
 
 
 @lru_cache(maxsize=4096)
-def _placement(degree: int, distance: int, block: int, world: int) -> tuple[int, int]:
+def _counted(degree: int, distance: int, block: int, world: int) -> tuple[int, int]:
+    """The same where groups lie unevenly: the members of every group in every block are counted."""
     span = degree * distance
-    if block >= world or block % span == 0:
-        return degree, 1
-    if distance % block == 0 or span > world:
-        return 1, degree
-    if world % block == span % block == block % distance == 0:
-        return block // distance, span // block
     groups = max(min(math.lcm(span, block), world) // span, 1)
     bases = np.add.outer(np.arange(groups) * span, np.arange(distance)).ravel()
     blocks = np.sort(np.add.outer(bases, np.arange(degree) * distance) // block, axis=1)

@@ -11,7 +11,7 @@ from meshwright.layout.groups import (
     expert_data_ranks,
     expert_sharding_ranks,
     expert_stride,
-    placements,
+    placement,
     sharding_ranks,
     stride,
 )
@@ -38,13 +38,13 @@ class Group(NamedTuple):
 def group(ranks: Ints, distance: Ints, cluster: Cluster) -> Group:
     """The placement of groups of `ranks` members, `distance` ranks apart, on every level of links.
 
-    ranks, distance: counts, scalar or array (n,). Returns counts. Source: `placements`.
+    ranks, distance: counts, scalar or array (n,). Returns counts. Source: `placement`.
 
     >>> from meshwright.specs.examples import TWO_NODES
     >>> group(4, 4, TWO_NODES)
     Group(ranks=4, members=(2, 4), blocks=(2, 1))
     """
-    placed = placements(ranks, distance, [level.size for level in cluster.levels], cluster.num_gpus)
+    placed = [placement(ranks, distance, level.size, cluster.num_gpus) for level in cluster.levels]
     return Group(ranks, tuple(each.members_per_block for each in placed), tuple(each.blocks for each in placed))
 
 
