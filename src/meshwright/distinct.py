@@ -37,7 +37,7 @@ def distinct_rows(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
     columns: whole numbers, each of shape (n,). Returns columns of shape (k,) and an index of shape (n,).
     """
     first, index = first_rows(*columns)
-    return [column[first] for column in columns], index
+    return [column.take(first) for column in columns], index
 
 
 def first_rows(*columns: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -77,10 +77,12 @@ def _places(code: IntColumn, radix: int) -> tuple[IntColumn, IntColumn]:
     ends = np.flatnonzero(code[1:] != code[:-1])
     if 0 < len(ends) * FEW < len(code):
         # Rows that are alike stand together: one row of each group of them is looked for.
-        heights = np.diff(ends, prepend=-1, append=len(code) - 1)
-        starts = np.cumsum(heights) - heights
-        first, place = _places(code[starts], radix)
-        return starts[first], place.repeat(heights)
+        starts = np.empty(len(ends) + 1, dtype=np.int64)
+        starts[0], starts[1:] = 0, ends + 1
+        heights = np.empty_like(starts)
+        heights[:-1], heights[-1] = starts[1:] - starts[:-1], len(code) - starts[-1]
+        first, place = _places(code.take(starts), radix)
+        return starts.take(first), place.repeat(heights)
     hashed = radix > max(10 * len(code), 1 << 12)
     number, size = (_like(code), len(code)) if hashed else (code, radix)
     # Which numbers there are, (size,), those, (k,), in order of their codes, and the place of each.
@@ -88,10 +90,10 @@ def _places(code: IntColumn, radix: int) -> tuple[IntColumn, IntColumn]:
     there[number] = True
     numbers = np.flatnonzero(there)
     if hashed:
-        numbers = numbers[np.argsort(code[numbers])]
+        numbers = numbers[np.argsort(code.take(numbers))]
     place = np.empty(size, dtype=np.int64)
     place[numbers] = np.arange(len(numbers))
-    index = place[number]
+    index = place.take(number)
     if hashed:
         return numbers, index
     first = np.empty(len(numbers), dtype=np.int64)
@@ -107,9 +109,9 @@ def _like(code: IntColumn) -> IntColumn:
     while len(rows):
         slot = ((left.view(np.uint64) * np.uint64(odd)) >> np.uint64(WORD - bits)).astype(np.int64)
         slots[slot] = rows
-        like[rows] = own = slots[slot]
+        like[rows] = own = slots.take(slot)
         # Of codes in one slot all but one are hashed again.
-        again = code[own] != left
+        again = code.take(own) != left
         rows, left, odd = rows[again], left[again], odd * GOLDEN % (1 << WORD)
     return like
 

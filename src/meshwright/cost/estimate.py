@@ -124,8 +124,8 @@ class Estimates(Footprints):
     def compute(self) -> Work:
         """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
         # Of every kind of stage, (w,), then of the slowest stage of each plan, (n,).
-        each, slowest = self.works.forward.plus(self.works.backward), self.work[self.slowest]
-        return combined(lambda part: column(part)[slowest] * self.plans.num_microbatches, each)
+        each, slowest = self.works.forward.plus(self.works.backward), self.work.take(self.slowest)
+        return combined(lambda part: column(part).take(slowest) * self.plans.num_microbatches, each)
 
     @cached_property
     def stage_time(self) -> UnitTime:

@@ -87,8 +87,10 @@ class Footprints:
         says how unequal they are. stages: rows, shape (k,).
         """
         more: FloatColumn = np.zeros(len(stages))
-        dealt = np.flatnonzero(self.plans.ep[self.stages.plan[stages]] > 1)
-        if not (len(dealt) and self.inputs.routes_as_usual):
+        if not self.inputs.routes_as_usual:
+            return more
+        dealt = np.flatnonzero(self.plans.ep.take(self.stages.plan.take(stages)) > 1)
+        if not len(dealt):
             return more
         rows, unequal = stages[dealt], self.inputs.with_expert_spread(expert_spread().most)
         pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage[rows])
@@ -191,7 +193,7 @@ def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:
     """
     largest = stages.largest(values)
     # Rows with the largest value of their plan, the last one first, so that the first one is written last.
-    last_first = np.flatnonzero(values == largest[stages.plan])[::-1]
+    last_first = np.flatnonzero(values == largest.take(stages.plan))[::-1]
     rows = np.empty_like(stages.start)
     rows[stages.plan[last_first]] = last_first
     return rows

@@ -37,21 +37,21 @@ class Runs(NamedTuple):
         """
         sequences = plans.num_microbatches * plans.dp * plans.micro_batch
         _, kind = first_rows(pipelines.alike[pipelines.stages.start], pipelines.plans.dp)
-        first, of_plan = first_rows(kind[pipelines.of_plan], shapes.of_plan, sequences)
+        first, of_plan = first_rows(kind.take(pipelines.of_plan), shapes.of_plan, sequences)
         own, its_stages = pipelines.of_plans(first)
         # From a stage of a plan to its like, as many rows for all stages of the plan.
-        offset = its_stages.start[of_plan] - stages.start
+        offset = its_stages.start.take(of_plan) - stages.start
         return cls(
             plans=plans.some(first),
             stages=its_stages,
             pipelines=own,
             shapes=Shapes(shapes.plans, shapes.of_plan[first]),
             of_plan=of_plan,
-            of_stage=np.arange(len(stages.plan)) + offset[stages.plan],
+            of_stage=np.arange(len(stages.plan)) + offset.take(stages.plan),
         )
 
     def some(self, rows: IntColumn) -> Runs:
         """Those of the chosen stages of plans, with the stages that these are like alone. rows: shape (c,)."""
-        (own,), of_stage = distinct_rows(self.of_stage[rows])
+        (own,), of_stage = distinct_rows(self.of_stage.take(rows))
         pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage[own])
         return self._replace(stages=self.stages.some(own), pipelines=pipelines, of_stage=of_stage)

@@ -42,6 +42,8 @@ class ShapeTimes:
         if missing:
             self._add(shapes.some(np.array(missing)), some_not_recomputed)
             places |= {keys[row]: place for place, row in enumerate(missing, start=len(places))}
+        if len(missing) == len(places):
+            return self._times[some_not_recomputed]
         return gathered(self._times[some_not_recomputed], np.array([places[key] for key in keys], dtype=np.int64))
 
     def _add(self, shapes: Plans, some_not_recomputed: bool) -> None:

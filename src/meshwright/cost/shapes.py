@@ -155,7 +155,7 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
     # First as many micro-batches as plans have, which leaves fewer rows to fill pipelines in.
     apart = distinct_shapes(plans, PIPELINE)
     distinct = distinct_shapes(filling(apart.plans), PIPELINE)
-    of_plan = distinct.of_plan[apart.of_plan]
+    of_plan = distinct.of_plan.take(apart.of_plan)
     stages, alike = signature_stages(inputs, distinct.plans, keep_all=keep_all_stages)
     stages = _with_prediction(stages, inputs)
     of_plans, of_stage = stages.spread(of_plan)

@@ -96,12 +96,12 @@ def estimates_of(footprints: Footprints, times: ShapeTimes | None = None) -> Est
     """
     units = _units(footprints, times)
     works, runs = _works(footprints, units), footprints.runs
-    slowest = first_largest(column(works.each.total)[works.row], runs.stages)
-    work = works.row[runs.of_stage]
+    slowest = first_largest(column(works.each.total).take(works.row), runs.stages)
+    work = works.row.take(runs.of_stage)
     return Estimates(
         **{field.name: getattr(footprints, field.name) for field in fields(Footprints)},
         time=_waterfall(footprints, units, works, slowest, work),
-        slowest=footprints.stages.start + (slowest - runs.stages.start)[runs.of_plan],
+        slowest=footprints.stages.start + (slowest - runs.stages.start).take(runs.of_plan),
         works=works.each,
         work=work,
     )
@@ -158,10 +158,10 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     (*counts, embedding, head, copies), kind = distinct_rows(*again.T, *stages.layers_not_recomputed.T, *ends)
     # Distinct pairs of them with the shape of a micro-batch, (w,), and the pair of every stage of the runs, (s,).
     runs = footprints.runs
-    (shape, kind), row = distinct_rows(runs.shapes.of_plan[runs.stages.plan], kind[runs.pipelines.of_stage])
+    (shape, kind), row = distinct_rows(runs.shapes.of_plan.take(runs.stages.plan), kind.take(runs.pipelines.of_stage))
     # How often each pair has every piece of the model, (w,), and the seconds of each pair.
     pieces = units.embedding, units.head, *units.layers, *units.layers_not_recomputed
-    times, share = [count[kind] for count in (embedding, head, *counts)], 1 / copies[kind]
+    times, share = [count.take(kind) for count in (embedding, head, *counts)], 1 / copies.take(kind)
 
     def seconds(*parts: Floats) -> Floats:
         going = [spread(part, shape) * count for part, count in zip(parts, times, strict=False) if some(part)]
@@ -214,7 +214,7 @@ def _waterfall(
     exposed = footprints.stages.largest(_exposed_weights(footprints, units, works.each, work))
     whole = gathered(of_runs, footprints.runs.of_plan)._replace(
         exposed_dp_s=exposed + rows_of(tied_embedding_exchange(pipelines, inputs).exposed(inputs), pipeline),
-        optimizer_s=_optimizer_time(footprints)[pipeline],
+        optimizer_s=_optimizer_time(footprints).take(pipeline),
     )
     return Waterfall(*map(column, whole))
 

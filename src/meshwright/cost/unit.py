@@ -140,7 +140,7 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Sh
     # What follows from pipelines is told apart of these, (p,); the rest of each plan, (n,).
     shared = distinct_shapes(distinct, [name for name in fields if name in PIPELINE])
     own = {name: getattr(plans, name) for name in fields if name not in PIPELINE}
-    (shape, *columns), of_plan = distinct_rows(shared.of_plan[pipelines.of_plan], *own.values())
+    (shape, *columns), of_plan = distinct_rows(shared.of_plan.take(pipelines.of_plan), *own.values())
     of_pipeline = {name: getattr(shared.plans, name)[shape] for name in fields if name in PIPELINE}
     return Shapes(Plans.filled(of_pipeline | dict(zip(own, columns, strict=True)), plans.chunkings), of_plan)
 

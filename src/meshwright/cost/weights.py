@@ -77,8 +77,8 @@ def once_a_step(
     forward = column(works.forward_total + works.host_forward)
     backward = column(works.backward_total + works.host_backward)
     row, reductions = work[chosen], column(earlier_reductions(footprints.plans))[footprints.stages.plan[chosen]]
-    each = gathered(packing(exchange), footprints.pipelines.of_weights[chosen])
-    yield StageWeights("stage", 1, data_exchanges(each, inputs, forward[row], backward[row], reductions))
+    each = gathered(packing(exchange), weights.of_stage.take(footprints.pipelines.of_stage[chosen]))
+    yield StageWeights("stage", 1, data_exchanges(each, inputs, forward.take(row), backward.take(row), reductions))
 
 
 def layer_by_layer(

@@ -103,7 +103,7 @@ class Stages:
 
         values: shape (r,).
         """
-        largest: FloatColumn = values[self.start]
+        largest: FloatColumn = values.take(self.start)
         np.maximum.at(largest, self.plan, values)
         return largest
 
@@ -116,10 +116,10 @@ class Stages:
 
     def rows_of(self, index: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
         """Of `spread`: the plan of every stage, the first stage of every plan, and the row here that each stage is."""
-        counts = self.heights[index]
+        counts = self.heights.take(index)
         start = np.cumsum(counts) - counts
         plan = np.repeat(np.arange(len(index)), counts)
-        return plan, start, np.arange(len(plan)) + (self.start[index] - start)[plan]
+        return plan, start, np.arange(len(plan)) + (self.start.take(index) - start).take(plan)
 
 
 class _Spread(Stages):

@@ -72,7 +72,7 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     # every stage among either, (r,).
     stages, pipelines, shapes, microbatches = runs.stages, runs.pipelines, runs.shapes, runs.plans.num_microbatches
     held, sizes = pipelines.stages, alone(shapes.plans)
-    of_stage, shape = pipelines.of_stage, shapes.of_plan[stages.plan]
+    of_stage, shape = pipelines.of_stage, shapes.of_plan.take(stages.plan)
 
     def kept(counts: IntColumn | FloatColumn | BoolColumn, size: Floats) -> FloatColumn:
         return (1.0 * counts).take(of_stage) * spread(size, shape)
@@ -101,11 +101,13 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     # DeepSpeed's last stage frees no outputs: those in its second buffer stay while it works on another micro-batch.
     if inputs.runtime.pipeline.keeps_messages:
         output = output + (microbatches[stages.plan] > 1) * spread(end.output, shape)
-    messages = _messages(stages, microbatches[stages.plan], parts, inputs) * residual + held.head[of_stage] * output
+    messages = (
+        _messages(stages, microbatches.take(stages.plan), parts, inputs) * residual + held.head.take(of_stage) * output
+    )
     return InFlight(
         activations=activations,
         working=working,
-        logits=kept(held.head, end.working) + np.maximum(held.in_flight_at_head - 1, 0)[of_stage] * waiting,
+        logits=kept(held.head, end.working) + np.maximum(held.in_flight_at_head - 1, 0).take(of_stage) * waiting,
         unjoined=kept(held.head, end.unjoined),
         messages=np.where(is_pipelined(pipelines), messages, 0.0),
     )
@@ -126,7 +128,7 @@ def is_pipelined(pipelines: Pipelines) -> BoolColumn:
 
     pipelines: of plans. Returns a truth for each of their rows. Source: by definition.
     """
-    several: BoolColumn = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
+    several: BoolColumn = (pipelines.plans.pp > 1).take(pipelines.stages.plan).take(pipelines.of_stage)
     return several
 
 

@@ -48,7 +48,7 @@ class StageSteps(NamedTuple):
     def reserved(self, inputs: Inputs) -> FloatColumn:
         """What the allocator holds at the highest moment."""
         memory, (parameters, gradients, optimizer_states, *_) = inputs.runtime.memory, self.stored
-        stored = column(parameters + gradients + optimizer_states)[self.held]
+        stored = column(parameters + gradients + optimizer_states).take(self.held)
         held = stored + most_held(self.timelines, len(self.held)) + memory.workspace_bytes
         return held + (memory.fragmentation * held + self.pools)
 
@@ -140,18 +140,18 @@ class StageMemory:
 
     def take(self, rows: IntColumn) -> StageMemory:
         """That of the chosen stages, by index."""
-        columns = {name: getattr(self, name)[rows] for name in ("reserved", "communicators", "rows")}
+        columns = {name: getattr(self, name).take(rows) for name in ("reserved", "communicators", "rows")}
         return replace(self, **columns)
 
     @cached_property
     def components(self) -> Components[FloatColumn]:
         """The same bytes by what they are for."""
         memory, stored, peak = self.inputs.runtime.memory, self.steps.stored, self._peak
-        held = self.steps.held[self.rows]
+        held = self.steps.held.take(self.rows)
         components = Components(
-            parameters=column(stored.parameters)[held] + peak.parameters,
-            gradients=column(stored.gradients)[held] + peak.gradients,
-            optimizer_states=column(stored.optimizer_states)[held],
+            parameters=column(stored.parameters).take(held) + peak.parameters,
+            gradients=column(stored.gradients).take(held) + peak.gradients,
+            optimizer_states=column(stored.optimizer_states).take(held),
             activations=peak.activations,
             logits=peak.logits,
             temporaries=peak.temporaries,
@@ -183,7 +183,9 @@ def stage_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans,
     """
     steps = stage_steps(stages, pipelines, runs, plans, inputs)
     # Communicators once for each pipeline; then of every stage, (r,).
-    communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.stages.plan][pipelines.of_stage]
+    communicators = (
+        column(communicator_bytes(pipelines.plans, inputs)).take(pipelines.stages.plan).take(pipelines.of_stage)
+    )
     return StageMemory(
         inputs=inputs,
         steps=steps,
