@@ -43,6 +43,15 @@ def column(values: Column | float) -> Column:
     return np.asarray(values)
 
 
+def filled(values: Floats, rows: int) -> FloatColumn:
+    """A column of amounts; of one number, as many of it as there are rows.
+
+    >>> filled(2.0, 3).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    return values if isinstance(values, np.ndarray) and values.ndim else np.full(rows, values)
+
+
 def total(parts: Iterable[Amount]) -> Amount:
     """The sum of one or more amounts, one by one."""
     return reduce(operator.add, parts)

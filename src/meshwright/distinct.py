@@ -144,7 +144,7 @@ def gathered(answer: Answer, index: IntColumn) -> Answer:
 
 def rows_of(amounts: Floats, index: IntColumn) -> Floats:
     """The chosen rows of a column of amounts that are not negative; one 0 for all where it has no others."""
-    return np.asarray(amounts).take(index) if np.max(amounts, initial=0.0) > 0 else 0.0
+    return spread(amounts, index) if np.max(amounts, initial=0.0) > 0 else 0.0
 
 
 def combined(function: Callable[..., Any], first: Answer, *others: Answer) -> Answer:

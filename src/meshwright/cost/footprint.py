@@ -65,7 +65,7 @@ class Footprints:
     def held_parameters(self) -> StageParameters:
         """On one rank of every distinct stage as far as weights go, counts."""
         distinct, known = self.pipelines.weights, self.held.steps.weights
-        return known.parameters if known else stage_parameters(distinct.plans, distinct.stages, self.inputs)
+        return known.parameters if known else stage_parameters(distinct.each, distinct.stages, self.inputs)
 
     @cached_property
     def parameters(self) -> StageParameters:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, column, some, total
+from meshwright.arrays import FloatColumn, Floats, IntColumn, column, filled, some, total, where
 from meshwright.cost.comms.data import tied_embedding_exchange
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.pipeline import pipeline_exchanges
@@ -21,13 +21,13 @@ from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.in_flight import waiting_share
 from meshwright.cost.runs import Runs
 from meshwright.cost.shape_times import ShapeTimes
-from meshwright.cost.shapes import Pipelines, Weights
+from meshwright.cost.shapes import Pipelines, Weights, alone
 from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
 from meshwright.cost.weights import StageWeights, layer_by_layer, once_a_step
 from meshwright.distinct import combined, distinct_rows, gathered, rows_of, spread
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
-from meshwright.layout.plans import Plans
+from meshwright.layout.plans import Layout, Plans
 from meshwright.layout.stages import Stages
 from meshwright.schedules.pipeline import PassTimes, PipelineTimes
 from meshwright.schedules.records import bubble_time
@@ -170,9 +170,9 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     return _Works(combined(seconds, *pieces), row)
 
 
-def _pipeline(footprints: Footprints, units: UnitTimes, slowest: PassTimes) -> PipelineTimes:
+def _pipeline(footprints: Footprints, units: UnitTimes, plans: Layout, slowest: PassTimes) -> PipelineTimes:
     """What the idle time of every run's schedule depends on."""
-    inputs, plans, shape = footprints.inputs, footprints.runs.plans, footprints.runs.shapes.of_plan
+    inputs, shape = footprints.inputs, footprints.runs.shapes.of_plan
     whole = units.embedding.plus(units.head).passes
     for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole = combined(lambda part, more, count=layers: part + count * more, whole, layer.passes)
@@ -210,28 +210,30 @@ def _waterfall(
     slowest: rows of the runs' stages, shape (k,); work: the row of every stage of the plans among `works`, shape (r,).
     """
     inputs, pipelines, pipeline = footprints.inputs, footprints.pipelines.plans, footprints.pipelines.of_plan
-    of_runs = _micro_batches(footprints, units, gathered(_Slowest.of(works.each), works.row[slowest]))
+    own = works.row.take(slowest)
+    own = own[0] if len(own) == 1 else own
+    of_runs = _micro_batches(footprints, units, gathered(_Slowest.of(works.each), own))
     exposed = footprints.stages.largest(_exposed_weights(footprints, units, works.each, work))
     whole = gathered(of_runs, footprints.runs.of_plan)._replace(
         exposed_dp_s=exposed + rows_of(tied_embedding_exchange(pipelines, inputs).exposed(inputs), pipeline),
         optimizer_s=_optimizer_time(footprints).take(pipeline),
     )
-    return Waterfall(*map(column, whole))
+    return Waterfall(*(filled(part, len(pipeline)) for part in whole))
 
 
 def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Slowest) -> Waterfall[Floats]:
     """What of a step every run has, shape (k,): all but what data parallelism exchanges and the optimizer."""
-    inputs, plans = footprints.inputs, footprints.runs.plans
-    count, idle = plans.num_microbatches, bubble_time(plans.schedule, _pipeline(footprints, units, work.passes))
+    inputs, plans = footprints.inputs, alone(footprints.runs.plans)
+    count, idle = plans.num_microbatches, bubble_time(plans.schedule, _pipeline(footprints, units, plans, work.passes))
     between = pipeline_exchanges(plans, inputs, work.total) if some(plans.pp > 1) else ()
     return Waterfall(
         compute_s=count * work.compute,
         exposed_tp_s=count * work.tensor,
         exposed_cp_s=count * work.context,
         exposed_ep_s=count * work.expert,
-        exposed_pp_s=np.where(plans.pp > 1, exposed_seconds(between, inputs), 0.0),
+        exposed_pp_s=where(plans.pp > 1, exposed_seconds(between, inputs), 0.0),
         exposed_dp_s=0.0,
-        bubble_s=np.where(plans.pp > 1, idle, 0.0),
+        bubble_s=where(plans.pp > 1, idle, 0.0),
         optimizer_s=0.0,
         host_s=count * work.host + inputs.runtime.host.host_s_per_step,
     )
@@ -240,7 +242,7 @@ def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Slowest) -> 
 def _optimizer_time(footprints: Footprints) -> FloatColumn:
     """Seconds of the optimizer on the slowest stage of every pipeline, shape (p,)."""
     weights, (dense, experts, *_) = footprints.pipelines.weights, footprints.held_parameters
-    seconds = column(optimizer_time(weights.plans, footprints.inputs, dense, experts))[weights.of_stage]
+    seconds = column(optimizer_time(weights.each, footprints.inputs, dense, experts))[weights.of_stage]
     return footprints.pipelines.stages.largest(seconds)
 
 

@@ -73,7 +73,7 @@ def once_a_step(
     """
     inputs, weights = footprints.inputs, footprints.pipelines.weights
     dense, experts, ends, matrices, _ = footprints.held_parameters
-    exchange = data_exchange(weights.plans, inputs, dense, weights.stages.stage, experts, ends, matrices)
+    exchange = data_exchange(weights.each, inputs, dense, weights.stages.stage, experts, ends, matrices)
     forward = column(works.forward_total + works.host_forward)
     backward = column(works.backward_total + works.host_backward)
     row, reductions = work[chosen], column(earlier_reductions(footprints.plans))[footprints.stages.plan[chosen]]

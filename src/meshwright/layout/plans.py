@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from meshwright.arrays import BoolColumn, Bools, IntColumn, Ints
-from meshwright.layout.plan import KINDS, Plan, Recompute
+from meshwright.layout.plan import DEFAULTS, KINDS, Plan, Recompute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,10 +58,9 @@ class Plans:
     def filled(cls, columns: Mapping[str, IntColumn], chunkings: tuple[tuple[int, ...], ...] = ((),)) -> Self:
         """The given columns, every other field at its default; chunkings: which layers of chunks the plans may have."""
         rows = len(next(iter(columns.values())))
-        defaults = {field.name: field.default for field in fields(Plan)} | {"chunk_layers": 0}
         # Columns of one value are one column.
-        alike = {value: np.full(rows, value, dtype=np.int64) for value in set(defaults.values())}
-        missing = {name: alike[defaults[name]] for name in COLUMNS if name not in columns}
+        alike = {value: np.full(rows, value, dtype=np.int64) for value in _VALUES}
+        missing = {name: alike[value] for name, value in _CODES.items() if name not in columns}
         return cls(**columns, **missing, chunkings=chunkings)
 
     @classmethod
@@ -116,6 +115,15 @@ class _Rows(Plans):
         return column
 
 
+def of_rows(plans: Layout, rows: IntColumn) -> Layout:
+    """The plan of every row, by index; of one plan that one, which is that of all rows.
+
+    >>> of_rows(Plan(tp=2), np.array([0, 0])).tp, of_rows(Plans.of([Plan(tp=2)]), np.array([0, 0])).tp.tolist()
+    (2, [2, 2])
+    """
+    return plans if isinstance(plans, Plan) else plans.some(rows)
+
+
 def without_recompute(plans: AnyLayout) -> AnyLayout:
     """The same plans, in which nothing is computed again."""
     if isinstance(plans, Plan):
@@ -167,6 +175,9 @@ def regrouped(tables: Iterable[Plans], size: int) -> Iterator[Plans]:
 
 COLUMNS = tuple(KINDS)
 _NUMBERS = {name: kind for name, kind in KINDS.items() if kind is not tuple}
+_CODES = {**DEFAULTS, "chunk_layers": 0}
+"""The default of every column."""
+_VALUES = {*_CODES.values()}
 Layout: TypeAlias = Plan | Plans
 """One plan or many: formulas read the same attributes from both."""
 AnyLayout = TypeVar("AnyLayout", bound=Plan | Plans)

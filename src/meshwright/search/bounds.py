@@ -103,7 +103,7 @@ def _states(weights: Weights, inputs: Inputs) -> FloatColumn:
     """Bytes that every stage keeps from step to step, shape (q,)."""
     storage = inputs.runtime.storage
     if storage.weights == "half":
-        states = stage_states(weights.plans, weights.stages, inputs)
+        states = stage_states(weights.each, weights.stages, inputs)
         return column(states.parameters + states.gradients + states.optimizer_states)[weights.of_stage]
     _, stored = stage_units(weights.plans, weights.stages, inputs)
     return column((storage.weight_bytes + storage.moments_bytes) * stored.all)[weights.of_stage]

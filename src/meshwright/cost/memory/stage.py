@@ -75,7 +75,7 @@ def stage_steps(
     if inputs.runtime.storage.weights == "half":
         in_flight, row = in_flight_bytes(runs, needed, inputs), runs.of_stage
         held, distinct = pipelines.of_weights, pipelines.weights
-        weights = (like and like.weights) or WeightStates.of(distinct.plans, distinct.stages, inputs)
+        weights = (like and like.weights) or WeightStates.of(distinct.each, distinct.stages, inputs)
         states, unused = weights.states, beside_logits(rows_of(in_flight.unjoined, row), inputs)
         joined = rows_of(states.joined, held)
         step = half_weights_step(states, weights.dummy_gradients, held, in_flight, row, unused)

@@ -22,8 +22,9 @@ from meshwright.cost.memory.parameters import (
     splits_experts,
 )
 from meshwright.cost.shard import dense_block
+from meshwright.distinct import spread
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
-from meshwright.layout.plans import Plans
+from meshwright.layout.plans import Layout, Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -44,7 +45,7 @@ class StageParameters(NamedTuple):
     """Of the ends, those of the embedding."""
 
 
-def stage_parameters(plans: Plans, stages: Stages, inputs: Inputs) -> StageParameters:
+def stage_parameters(plans: Layout, stages: Stages, inputs: Inputs) -> StageParameters:
     """Parameters on one rank of every stage, shape (r,).
 
     stages: of the plans. Returns counts. Source: `layer_parameters`, `expert_parameters`, `end_parameters`.
@@ -59,8 +60,8 @@ def stage_parameters(plans: Plans, stages: Stages, inputs: Inputs) -> StageParam
     """
     embedding, head = end_parameters(plans, inputs)
     head, kinds = head + prediction_parameters(plans, inputs), inputs.model.layer_kinds
-    first: FloatColumn = stages.embedding * column(embedding)[stages.plan]
-    ends = first + stages.head * column(head)[stages.plan]
+    first: FloatColumn = stages.embedding * spread(embedding, stages.plan)
+    ends = first + stages.head * spread(head, stages.plan)
     dense = _sum(stages.layers, (layer_parameters(plans, inputs, kind) for kind in kinds), stages, ends)
     experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, 0 * ends)
     matrices = stages.layers @ np.array([_layer_matrices(inputs, kind) for kind in kinds])
@@ -189,7 +190,7 @@ def _sum(layers: IntColumn, counts: Iterable[Numbers], stages: Stages, ends: Flo
     """The ends and all layers of every stage; layers: of each kind, shape (r, kinds); counts: of one of each, (n,)."""
     whole = ends
     for kind, count in enumerate(counts):
-        whole = whole + layers[:, kind] * column(1.0 * count)[stages.plan]
+        whole = whole + layers[:, kind] * spread(1.0 * count, stages.plan)
     return whole
 
 
@@ -200,5 +201,5 @@ def largest_layer(stages: Stages, counts: Iterable[Numbers]) -> FloatColumn:
     """
     largest: FloatColumn = np.zeros(len(stages.plan))
     for kind, count in enumerate(counts):
-        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * column(1.0 * count)[stages.plan])
+        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * spread(1.0 * count, stages.plan))
     return largest

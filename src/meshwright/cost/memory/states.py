@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, column
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers
 from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.optimizer_states import casts_gradients, device_optimizer_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters
@@ -15,9 +15,9 @@ from meshwright.cost.memory.stage_parameters import StageParameters, largest_lay
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import vocabulary_rows
-from meshwright.distinct import combined, rows_of
+from meshwright.distinct import combined, rows_of, spread
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
-from meshwright.layout.plans import Layout, Plans
+from meshwright.layout.plans import Layout, of_rows
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -141,23 +141,23 @@ class WeightStates(NamedTuple):
     """Bytes."""
 
     @classmethod
-    def of(cls, plans: Plans, stages: Stages, inputs: Inputs) -> Self:
+    def of(cls, plans: Layout, stages: Stages, inputs: Inputs) -> Self:
         """That of the stages of plans."""
         parameters = stage_parameters(plans, stages, inputs)
         states = stage_states(plans, stages, inputs, parameters)
         return cls(parameters, states, dummy_gradient_bytes(plans, stages, inputs))
 
 
-def stage_states(plans: Plans, stages: Stages, inputs: Inputs, parameters: StageParameters | None = None) -> States:
+def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: StageParameters | None = None) -> States:
     """States of every stage, shape (r,), bytes: of dense weights and of routed experts, which ZeRO divides over
     different groups. stages: of the plans; parameters: theirs, counts; None: not known. Returns bytes. Source:
     `state_bytes`, `bucket_bytes`.
     """
-    plan, rows, kinds = stages.plan, plans.some(stages.plan), inputs.model.layer_kinds
+    plan, rows, kinds = stages.plan, of_rows(plans, stages.plan), inputs.model.layer_kinds
     parameters = parameters or stage_parameters(plans, stages, inputs)
     largest = largest_layer(stages, [layer_parameters(plans, inputs, kind) for kind in kinds])
     embedding, head = (
-        present * column(count)[plan]
+        present * spread(count, plan)
         for present, count in zip((stages.embedding, stages.head), end_parameters(plans, inputs), strict=True)
     )
     ends = np.maximum(embedding, head) if inputs.gathers_ends_apart else parameters.ends
@@ -212,7 +212,7 @@ def half_weights_step(
     return step
 
 
-def dummy_gradient_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatColumn:
+def dummy_gradient_bytes(plans: Layout, stages: Stages, inputs: Inputs) -> FloatColumn:
     """One 2-byte tensor for every shape of a weight on a stage, whatever the number of its layers.
 
     2 (sum of the matrices of one layer of each kind, one expert of all, / t) + 2 (head / t) where the runtime's
@@ -222,7 +222,7 @@ def dummy_gradient_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatC
     TransformerEngine, module/base.py (get_dummy_wgrad). Against torch's max_memory_allocated of 8 B200 (SimuMax): 0.5 %
     on average for dense models, 2.2 % without.
     """
-    rows = plans.some(stages.plan)
+    rows = of_rows(plans, stages.plan)
     elements: FloatColumn = np.zeros(len(stages.plan))
     fused = inputs.runtime.kernels.gradient_accumulation == "fused"
     if not (inputs.runtime.storage.dummy_gradients and fused):
@@ -250,6 +250,6 @@ def _one(weight: Weight, inputs: Inputs, kind: int) -> int:
     return weight.elements // routed_experts(inputs.model.layer_kinds[kind]).count
 
 
-def _ranks(weight: Weight, rows: Plans) -> Ints:
+def _ranks(weight: Weight, rows: Layout) -> Ints:
     """Ranks that a weight is divided among."""
-    return rows.etp if weight.part == "experts" else rows.tp if weight.split != "none" else np.ones_like(rows.tp)
+    return rows.etp if weight.part == "experts" else rows.tp if weight.split != "none" else 1

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, filled
 from meshwright.units import GIB
 
 
@@ -123,7 +123,7 @@ class MemoryTimeline:
 
     def highest(self, ranks: IntColumn | slice = slice(None)) -> IntColumn:
         """The first of the moments with the most allocated, by its place, 0 first; once all have been played."""
-        most = np.broadcast_to(self._moments[0].total, self._ranks)[ranks]
+        most = filled(self._moments[0].total, self._ranks)[ranks]
         place = np.zeros(len(most), dtype=np.int8)
         for index, snapshot in enumerate(self._moments[1:], start=1):
             total = _chosen(snapshot.total, ranks)
@@ -135,13 +135,13 @@ class MemoryTimeline:
     def most_held(self) -> FloatColumn:
         """The most that is allocated or of no use at one moment; bytes, shape (r,)."""
         most = reduce(np.maximum, (snapshot.held for snapshot in self._moments))
-        return np.broadcast_to(most, self._ranks)
+        return filled(most, self._ranks)
 
     @cached_property
     def most_allocated(self) -> FloatColumn:
         """The most that is allocated at one moment, of those played so far; bytes, shape (r,)."""
         most = reduce(np.maximum, (snapshot.total for snapshot in self._moments))
-        return np.broadcast_to(most, self._ranks)
+        return filled(most, self._ranks)
 
     def peak(self, ranks: IntColumn | slice = slice(None)) -> Peak:
         """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
@@ -163,7 +163,7 @@ class MemoryTimeline:
             for index, (before, now) in enumerate(pairwise(sizes), start=1):
                 size = size if now is before else np.where(place >= index, _chosen(now, ranks), size)
             whole = whole + size
-        return np.broadcast_to(whole, len(place))
+        return filled(whole, len(place))
 
     def events(self, rank: int) -> list[MemoryEvent]:
         """What one rank allocates and releases, in order, without what is of 0 bytes."""
