@@ -7,6 +7,7 @@ from typing import overload
 
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.public.plans import PlanAnswer
+from meshwright.arguments import checked
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
@@ -19,6 +20,7 @@ from meshwright.specs.read_inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
 
 
+@checked
 def plan(
     model: ModelSource,
     cluster: ClusterSource,
@@ -62,6 +64,7 @@ def estimate(
     """What each of several plans costs."""
 
 
+@checked
 def estimate(
     model: ModelSource,
     cluster: ClusterSource,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.answers.plan_file import ranked_plan
+from meshwright.arguments import checked
 from meshwright.errors import UnknownName
 from meshwright.layout.named import changed_fields
 from meshwright.layout.plan import KINDS, Plan
@@ -27,6 +28,7 @@ OF_A_QUESTION = {
 """And of its question."""
 
 
+@checked
 def vary(
     plan_file: str | Path,
     rank: int = 1,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from meshwright.arguments import checked
 from meshwright.errors import InvalidInput, UnknownName, quoted
 from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
@@ -39,6 +40,7 @@ Described = tuple[Mapping[str, Any], str]
 """A table with the keys of a cluster file, and what errors call it."""
 
 
+@checked
 def read_cluster(source: str | Path | Mapping[str, Any], network: str | None = None) -> Cluster:
     """The cluster that a user names.
 

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from meshwright.arguments import checked
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName, quoted
 from meshwright.specs import catalog
 from meshwright.specs.huggingface.files import config_path, model_text, name_of, read_json
@@ -20,6 +21,7 @@ from meshwright.text_files import unreadable
 _ABOUT = {"aliases", "source"}
 
 
+@checked
 def read_model(source: str | Path | Mapping[str, Any], *, text_only: bool = False) -> Model:
     """The model behind a source.
 

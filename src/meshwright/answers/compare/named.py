@@ -70,7 +70,7 @@ def named_layouts(plans: Sequence[Plan] | Mapping[str, Plan], inputs: Inputs) ->
     """Plans by their names, or by letters; raises `InvalidInput` for fewer than two, and for the same twice."""
     layouts = plans if isinstance(plans, Mapping) else dict(zip(_labels([None] * len(plans)), plans, strict=True))
     named = [Named(label, plan, inputs) for label, plan in layouts.items()]
-    _require_several_different(named)
+    _require_several_different(named, "give plans two or more, as plans=[Plan(tp=8), Plan(dp=8)]; explain")
     return named
 
 
@@ -201,12 +201,13 @@ def _value(name: str, text: str, line: str) -> Any:
     return int(text)
 
 
-def _require_several_different(named: Sequence[Named]) -> None:
+def _require_several_different(
+    named: Sequence[Named], way: str = "add another --plan or --plan-file; meshwright explain"
+) -> None:
+    """Raise `InvalidInput` for fewer than two plans, or for the same twice; way: to name more, and to price one."""
     if len(named) < 2:
-        raise InvalidInput(
-            "one plan is named, and two or more are compared: add another --plan or --plan-file; meshwright explain "
-            "prices one plan"
-        )
+        count = "one plan is" if named else "no plan is"
+        raise InvalidInput(f"{count} named, and two or more are compared: {way} prices one plan")
     labels: dict[str, Named] = {}
     for each in named:
         if each.label in labels:

@@ -8,6 +8,7 @@ from typing import Any
 from meshwright.answers.check_table import PlanCheck, check_document, check_of, check_screen
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.public.answer import Answer
+from meshwright.arguments import checked
 from meshwright.layout.plan import Plan
 from meshwright.reprs import list_of
 from meshwright.specs.inputs import Inputs
@@ -47,6 +48,7 @@ class CheckAnswer(Answer):
         return [rule._asdict() for rule in self.check.rules]
 
 
+@checked
 def check(
     model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str = "megatron-core"
 ) -> CheckAnswer:

@@ -16,6 +16,7 @@ from meshwright.answers.compare.plans_table import plans_document, plans_screen
 from meshwright.answers.compare.training import prices_of
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.public.answer import Answer
+from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan
 from meshwright.reprs import list_of
@@ -129,6 +130,7 @@ def compare(
     """Clusters, each with its best plan."""
 
 
+@checked
 def compare(
     model: ModelSource,
     cluster: ClusterSource | Sequence[ClusterSource],
@@ -191,8 +193,10 @@ def _several(cluster: ClusterSource | Sequence[ClusterSource]) -> list[Cluster]:
     clusters = [each if isinstance(each, Cluster) else read_cluster(each) for each in asked]
     names = [each.name for each in clusters]
     if len(names) < 2 or len({*names}) < len(names):
+        given = ", ".join(names) or "an empty list"
+        nearest = "nearest: ['1x8:h100', '2x8:h100']"
         raise InvalidInput(
-            f"compare takes two clusters or more of different names, or plans; given: {', '.join(names)}"
+            f"compare takes two clusters or more of different names, or plans; given: {given}; {nearest}"
         )
     return clusters
 

@@ -11,6 +11,7 @@ from meshwright.answers.document.blocks import Block
 from meshwright.answers.explain_table import explain_document, explain_screen
 from meshwright.answers.public.answer import Answer
 from meshwright.answers.public.pictures import memory_figure, waterfall_figure
+from meshwright.arguments import checked
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import require_legal
@@ -58,6 +59,7 @@ class ExplainAnswer(Answer):
         return rows
 
 
+@checked
 def explain(
     model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str = "megatron-core"
 ) -> ExplainAnswer:

@@ -9,6 +9,7 @@ from meshwright.answers.document.blocks import Block
 from meshwright.answers.limits_table import limits_document, limits_screen
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.public.answer import Answer
+from meshwright.arguments import checked
 from meshwright.reprs import list_of
 from meshwright.search.fewest_nodes import Limit
 from meshwright.search.find import Progress
@@ -55,6 +56,7 @@ class LimitsAnswer(Answer, Limits):
         ]
 
 
+@checked
 def limits(
     model: ModelSource,
     cluster: ClusterSource,

@@ -15,6 +15,7 @@ from meshwright.answers.memo.output import memo_document, memo_entry
 from meshwright.answers.memo.unfit import unfit, unfit_document, unfit_entry
 from meshwright.answers.memo.write import memo_files, write_memo
 from meshwright.answers.public.answer import Answer
+from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
 from meshwright.reprs import list_of
 from meshwright.search.find import Progress, SearchResult, find
@@ -47,6 +48,7 @@ class MemoAnswer(Answer):
         best = self.search.best[0] if self.fits else self.search.leanest
         return list_of(f"<MemoAnswer: {self.page.title}", [best.brief]) + ">"
 
+    @checked
     def write(self, *paths: str | Path) -> None:
         """Write it to files, .md, .html or .pdf; raises `InvalidInput` for another ending."""
         write_memo(self.page, memo_files([Path(path) for path in paths]))
@@ -70,6 +72,7 @@ class MemoAnswer(Answer):
         return [planned(each, self.search.inputs) for each in (*self.search.best, *self.search.other_splits)]
 
 
+@checked
 def memo(
     model: ModelSource,
     cluster: ClusterSource,

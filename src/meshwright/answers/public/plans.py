@@ -10,6 +10,7 @@ from meshwright.answers.document.blocks import Block
 from meshwright.answers.public.answer import Answer
 from meshwright.answers.switched_plan import SwitchedPlan, switched_plan
 from meshwright.answers.ways_to_fit import ways_to_fit
+from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
 from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.find import SearchResult
@@ -36,6 +37,7 @@ class PlanAnswer(Answer, SearchResult):
         """What would make a plan safe, where none is; searched for when it is asked for."""
         return ways_to_fit(self)
 
+    @checked
     def launch(
         self,
         folder: str | Path,

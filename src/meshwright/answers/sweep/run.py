@@ -19,6 +19,7 @@ from meshwright.answers.sweep.folder import SweepFolder, opened
 from meshwright.answers.sweep.page import page_of
 from meshwright.answers.sweep.parquet import require_parquet
 from meshwright.answers.sweep.table import counts_words, sweep_document, sweep_screen
+from meshwright.arguments import checked
 from meshwright.errors import InvalidInput, Stopped
 from meshwright.reprs import lines_of
 from meshwright.search.executors import InProcess, Processes, executor_of, lost_worker
@@ -92,6 +93,7 @@ class SweepResult(Answer):
         return [{name: row.get(name) for name in COLUMNS} for row in self.table]
 
 
+@checked
 def sweep(
     source: str | Path | Mapping[str, Any],
     out: str | Path,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
+from meshwright.arguments import checked
 from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
 from meshwright.specs import catalog
 from meshwright.specs.assumed import Assumed
@@ -184,6 +185,7 @@ SECTION_OF = _sections()
 """The section of a field that may be named alone, by the name of the field."""
 
 
+@checked
 @cache
 def read_runtime(name: str) -> Runtime:
     """The catalogue's runtime of that id or alias, as of today or of a release, as `megatron-core@nemo-24.07`; raises

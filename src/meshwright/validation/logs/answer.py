@@ -10,6 +10,7 @@ from typing import Any, overload
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.files import writable, write_whole
 from meshwright.answers.public.answer import Answer
+from meshwright.arguments import checked
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.reprs import list_of
 from meshwright.validation.logs.arguments import question_of_log
@@ -58,6 +59,7 @@ class RunsAnswer(Answer, Sequence[MeasuredRun]):
         return [_cells(run, kinds) for run in self.runs]
 
 
+@checked
 def runs(
     logs: str | Path | Iterable[str | Path],
     launch_file: str | Path | None = None,

@@ -11,6 +11,7 @@ from typing import Any
 from meshwright.answers.document.blocks import Block, Lines
 from meshwright.answers.public.answer import Answer
 from meshwright.answers.records import json_of
+from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
 from meshwright.reprs import lines_of
 from meshwright.search.stop import Progress
@@ -59,6 +60,7 @@ class ValidateAnswer(Answer):
         return [_cells(outcome) for outcome in self.outcomes]
 
 
+@checked
 def validate(
     runs: str | Path | None = None,
     *,
