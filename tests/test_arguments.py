@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, InstanceOf, TypeAdapter, ValidationError
 
 import meshwright
+from meshwright.answers.vary import OF_A_PLAN, OF_A_QUESTION
 from meshwright.arguments import EXAMPLES, checked
 from meshwright.specs.examples import LLAMA
 
@@ -179,3 +182,23 @@ def test_an_iterator_of_plans_is_a_list() -> None:
 def test_signatures_stay() -> None:
     assert [*inspect.signature(meshwright.plan).parameters][:4] == ["model", "cluster", "job", "runtime"]
     assert "every legal plan priced" in (meshwright.plan.__doc__ or "")
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plan") / "plan.json"
+    path.write_text(json.dumps(meshwright.explain(*QUESTION, PLAN).to_dict()), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(OF_A_PLAN | OF_A_QUESTION))
+def test_a_change_of_a_wrong_type_raises_nothing_else(name: str, plan_file: Path) -> None:
+    for value in VALUES:
+        with suppress(meshwright.MeshwrightError):
+            meshwright.vary(plan_file, **{name: value})
+
+
+@pytest.mark.parametrize("name", ["schedule", "vpp", "sequence_length", "precision", "pipeline_layout"])
+def test_a_change_of_a_wrong_type_is_refused(name: str, plan_file: Path) -> None:
+    with pytest.raises(meshwright.InvalidSpec, match=f"the change is not valid:\n  - {name}: must be"):
+        meshwright.vary(plan_file, **{name: 2.5})

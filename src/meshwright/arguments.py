@@ -85,7 +85,7 @@ def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
             return function(*given, **named)
         read = [_listed(value, expected.kinds.get(name, ANYTHING)) for name, value in pairs]
         wrong = [
-            _fault(name, each, function)
+            _fault(each, _instead(name, function) if each.where == name else "")
             for (name, _), value in zip(pairs, read, strict=True)
             for each in _wrong(name, value, expected.kinds.get(name, ANYTHING))
         ]
@@ -166,19 +166,33 @@ def _wrong(where: str, value: object, kinds: Kinds) -> Iterator[Wrong]:
             yield from _wrong(f"{where}[{place}]", each, kind.parts[0])
 
 
-def _fault(name: str, wrong: Wrong, function: Callable[..., Any]) -> Fault:
-    """What is expected, what was given, and the nearest value that works."""
+def require_kinds(subject: str, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Raise `InvalidSpec` with all values that are not as annotated.
+
+    subject: what holds them, for messages; values, hints: by name.
+    """
+    wrong = (each for name in values.keys() & hints.keys() for each in _wrong(name, values[name], _kinds(hints[name])))
+    if faults := [_fault(each) for each in wrong]:
+        raise InvalidSpec(subject, faults)
+
+
+def _fault(wrong: Wrong, instead: str = "") -> Fault:
+    """What is expected, what was given, and the nearest value that works; instead: where the value has no near one."""
     value = wrong.value
     given = quoted(value) if value is None else f"{quoted(value)}, of type {type(value).__name__}"
     what = f"must be {_words(wrong.kinds)} (given: {given})"
     known = (EXAMPLES[each.kind.__name__] for each in wrong.kinds if each.kind.__name__ in EXAMPLES)
     nearest = next(chain(_nearest(value, wrong.kinds), known), None)
-    if not nearest and wrong.where == name:
-        plain = inspect.unwrap(function)
-        if inspect.signature(plain).parameters[name].default is not inspect.Parameter.empty:
-            return Fault(name, f"{what}, or left out")
-        nearest = EXAMPLES.get(name) or EXAMPLES[plain.__name__]
-    return Fault(wrong.where, f"{what}; nearest: {nearest}" if nearest else what)
+    return Fault(wrong.where, f"{what}; nearest: {nearest}" if nearest else what + instead)
+
+
+def _instead(name: str, function: Callable[..., Any]) -> str:
+    """What to do where nothing is near an argument."""
+    plain = inspect.unwrap(function)
+    if inspect.signature(plain).parameters[name].default is not inspect.Parameter.empty:
+        return ", or left out"
+    example = EXAMPLES.get(name) or EXAMPLES.get(plain.__name__)
+    return f"; nearest: {example}" if example else ""
 
 
 def _nearest(value: Any, kinds: Kinds) -> Iterator[str]:

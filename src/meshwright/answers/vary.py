@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from meshwright.answers.plan_file import ranked_plan
-from meshwright.arguments import checked
+from meshwright.arguments import checked, require_kinds
 from meshwright.errors import UnknownName
 from meshwright.layout.named import changed_fields
 from meshwright.layout.plan import KINDS, Plan
 from meshwright.search.variation import Variation, varied
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import job_of
 from meshwright.specs.read_inputs import ClusterSource, ModelSource
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.varied import OF_JOB, varied_inputs
@@ -26,6 +27,11 @@ OF_A_QUESTION = {
     *OF_JOB,
 }
 """And of its question."""
+TYPES = {name: kind if kind in (bool, int) else str for name, kind in KINDS.items() if name in OF_A_PLAN} | {
+    **dict.fromkeys(LAYERS, str),
+    **get_type_hints(job_of),
+}
+"""What each of them is given as, where another type would break what reads it."""
 
 
 @checked
@@ -57,6 +63,7 @@ def varied_by_names(plan: Plan, inputs: Inputs, **named: Any) -> Variation:
     unknown = [name for name in named if name not in OF_A_PLAN | OF_A_QUESTION]
     if unknown:
         raise UnknownName("field to change", unknown[0], OF_A_PLAN | OF_A_QUESTION)
+    require_kinds("the change", named, TYPES)
     of_plan = {name: value for name, value in named.items() if name in OF_A_PLAN}
     changed = varied_inputs(inputs, **{name: value for name, value in named.items() if name not in of_plan})
     names = [LAYERS.get(name, name) for name in of_plan]
