@@ -13,6 +13,7 @@ import yaml
 from commands import LLAMA, asked
 from launch_configs import DEEPSEEK, LLAMA_31
 from meshwright.answers.launch_files import launch_files
+from meshwright.errors import InvalidSpec
 from meshwright.launch.architecture import same_architecture
 from meshwright.launch.carried import carried_settings
 from meshwright.launch.spelling import Settings
@@ -79,6 +80,28 @@ def test_scaled_positions_of_gpt_oss_are_carried() -> None:
         "--yarn-beta-slow": 1.0,
         "--no-yarn-correction-range-round-to-int": True,
     }
+
+
+YARN = {"model_type": "qwen3", "rope_scaling": {"type": "yarn", "factor": 4.0}}
+
+
+@pytest.mark.parametrize(
+    ("values", "original"),
+    [
+        ({"max_position_embeddings": 40960}, 40960),
+        ({"max_position_embeddings": 40960, "original_max_position_embeddings": 32768}, 32768),
+        ({"rope_scaling": YARN["rope_scaling"] | {"original_max_position_embeddings": 8192}}, 8192),
+    ],
+)
+def test_yarn_scales_from_what_transformers_takes(values: dict[str, Any], original: int) -> None:
+    """Megatron-LM takes 4096 where it is left out."""
+    settings = carried("qwen3-8b", YARN | values)
+    assert settings["--yarn-original-max-position-embeddings"] == original
+
+
+def test_yarn_from_nobody_knows_where_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match=r"original_max_position_embeddings: is missing.* would take 4096"):
+        carried("qwen3-8b", YARN)
 
 
 def test_gpt_oss_is_balanced_by_no_loss() -> None:

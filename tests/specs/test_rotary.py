@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from meshwright.specs.huggingface.rotary import rotary_factor
+from meshwright.specs.huggingface.values import config_values
 from meshwright.specs.read_model import read_model
 
 PARAMETERS: list[dict[str, Any]] = [
@@ -43,3 +44,22 @@ def test_a_gpt_oss_without_parameters_takes_those_of_its_class() -> None:
     assert read_model(config).layer_kinds[0].attention.scaled_rotary
     plain = read_model(config | {"rope_scaling": {"rope_type": "default"}})
     assert not plain.layer_kinds[0].attention.scaled_rotary
+
+
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.parametrize(
+    ("rotary", "values"),
+    [
+        ({}, {}),
+        ({"original_max_position_embeddings": 8192}, {}),
+        ({"original_max_position_embeddings": 8192}, {"original_max_position_embeddings": 16384}),
+        ({}, {"original_max_position_embeddings": 16384}),
+    ],
+)
+def test_positions_are_scaled_from_what_transformers_takes(rotary: dict[str, int], values: dict[str, int]) -> None:
+    transformers = pytest.importorskip("transformers")
+    given = {"max_position_embeddings": 40960, "rope_scaling": {"type": "yarn", "factor": 4.0, **rotary}, **values}
+    config = transformers.Qwen3Config(**given)
+    pytest.importorskip("transformers.modeling_rope_utils").ROPE_INIT_FUNCTIONS["yarn"](config, "cpu")
+    taken = config.rope_parameters["original_max_position_embeddings"]
+    assert config_values(given)["rope.original_max_position_embeddings"] == taken

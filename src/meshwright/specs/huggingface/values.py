@@ -21,10 +21,16 @@ KEYS = (
     "max_position_embeddings",
 )
 """Keys whose value is taken as it is, beside `norm_eps` and those of rotary positions."""
+ORIGINAL = "original_max_position_embeddings"
+SCALED_FROM_ORIGINAL = ("llama3", "yarn", "longrope")
+"""Kinds of rotary positions that rest on how many the model had before they were scaled."""
 
 
 def config_values(config: Mapping[str, Any]) -> dict[str, Any]:
     """The values, flat; those of rotary positions as `rope.factor` and so on.
+
+    Positions are scaled from `original_max_position_embeddings`, of the file before that of its rotary object, else
+    from all that the file has. Source: transformers 5.23, modeling_rope_utils.py, standardize_rope_params.
 
     >>> config_values({"rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "layers": [1]})
     {'rope_theta': 500000.0, 'rope.rope_type': 'llama3', 'rope.factor': 8.0}
@@ -35,6 +41,9 @@ def config_values(config: Mapping[str, Any]) -> dict[str, Any]:
         values["rope_theta"] = rotary.get("rope_theta", config.get("rope_theta"))
         values["rope.rope_type"] = rotary.get("rope_type", rotary.get("type"))
         values |= {f"rope.{key}": value for key, value in rotary.items() if key not in ("rope_theta", "type")}
+        if values["rope.rope_type"] in SCALED_FROM_ORIGINAL:
+            original = config.get(ORIGINAL) or rotary.get(ORIGINAL) or config.get("max_position_embeddings")
+            values[f"rope.{ORIGINAL}"] = original
     values["norm_eps"] = next((config[key] for key in NORMS if key in config), None)
     return {key: value for key, value in values.items() if _plain(value)}
 
