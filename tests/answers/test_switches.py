@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
 
 from commands import LLAMA, asked
@@ -52,8 +54,10 @@ def test_the_gain_of_an_overlap_stands_behind_what_it_must_hide() -> None:
     overlaps = [each for each in switches_of(ESTIMATE, INPUTS).gaining if each.knob.startswith("overlap.")]
     assert overlaps
     for each in overlaps:
-        hidden = float(each.option.rpartition("=")[2])
-        assert each.condition == f"if it hides {hidden:.0%} of that communication, "
+        hidden = attrgetter(each.knob)(each.inputs.runtime)
+        assert each.condition == (
+            f"if that communication hides behind {hidden:.0%} of the compute that can run beside it, "
+        )
 
 
 def test_plan_tells_it_on_the_screen_and_in_the_file() -> None:

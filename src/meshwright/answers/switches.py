@@ -16,13 +16,13 @@ from meshwright.search.constraint_costs import constrained
 from meshwright.search.knobs import question_changes
 from meshwright.search.question_knobs import switches
 from meshwright.search.sensitivity import PricedChange, sensitivity
-from meshwright.specs.behaviours import FUSED_EXPERTS
+from meshwright.specs.behaviours import FUSED_EXPERTS, switch_at
 from meshwright.specs.inputs import Inputs
 
 WORTH = 0.02
 """Of the step: predictions of two plans for one job are not told apart by less (`tie_share`)."""
 OFF = "0"
-"""Share of an exchange that is hidden where its overlap is off, which makes no step shorter."""
+"""Share of the compute beside an exchange that hides it where its overlap is off, which makes no step shorter."""
 LIBRARIES = {"deepep": "DeepEP", "hybridep": "HybridEP (of DeepEP)"}
 """By the backend that a launch sets."""
 FUSED_EXPERTS_LIBRARY = "Transformer Engine 2.14 or later"
@@ -51,10 +51,13 @@ class Switch:
 
     @property
     def condition(self) -> str:
-        """On which the gain depends: how much an overlap hides; empty where nothing."""
+        """On which the gain depends: how much of the compute beside it hides an exchange (`exposed_time`); empty where
+        nothing.
+        """
         if not self.knob.startswith("overlap."):
             return ""
-        return f"if it hides {attrgetter(self.knob)(self.inputs.runtime):.0%} of that communication, "
+        share = attrgetter(self.knob)(self.inputs.runtime)
+        return f"if that communication hides behind {share:.0%} of the compute that can run beside it, "
 
     @property
     def needs(self) -> str:
@@ -174,7 +177,7 @@ def _switch(each: PricedChange, before: Estimate, inputs: Inputs) -> Switch:
     return Switch(
         knob=each.knob,
         change=each.change,
-        option=f"--with {field.name}={field.after}",
+        option=f"--with {switch_at(inputs.runtime, field.name, field.after) or f'{field.name}={field.after}'}",
         flag=_flag(each.knob, before.plan, each.inputs, inputs) or "",
         library=_library(each.knob, before.plan, each.inputs),
         inputs=each.inputs,

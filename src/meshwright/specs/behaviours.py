@@ -95,6 +95,23 @@ def position_of(runtime: Runtime, switch: str) -> str:
     return ""
 
 
+def switch_at(runtime: Runtime, key: str, value: str) -> str:
+    """The switch and the position that set a behaviour to a value; nothing where none does.
+
+    key: the behaviour as a switch names it; value: as after `--with KEY=`.
+
+    >>> from meshwright.specs.runtime import read_runtime
+    >>> switch_at(read_runtime("megatron-core"), "overlap.tensor_parallel", "0.5")
+    'tensor_parallel_overlap=on'
+    """
+    positions = (
+        (f"{switch}={position}", values.get(key))
+        for switch, known in runtime.switches.items()
+        for position, values in known.items()
+    )
+    return next((words for words, set_ in positions if set_ == value), "")
+
+
 def replaced_words(runtime: Runtime) -> list[str]:
     """What a question replaced of a runtime: positions of switches, and changes that belong to none or are a number.
 
