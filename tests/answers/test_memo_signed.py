@@ -41,6 +41,8 @@ from meshwright.search.remedies import Kind, remedies
 from meshwright.search.sensitivity import sensitivity
 from meshwright.search.ties import share_of_ties
 from meshwright.specs.constraints import Constraints
+from meshwright.specs.job import Job
+from meshwright.specs.read_inputs import read_inputs
 from meshwright.units import format_count, format_gib, format_seconds
 from strategies import mixture, question
 
@@ -132,11 +134,15 @@ def test_the_signed_page_says_what_a_signature_needs(name: str) -> None:
 def test_the_signed_page_names_the_largest_part_that_one_accelerator_would_not_have(name: str) -> None:
     """Beside the one that grows most, which may be small."""
     target = recommended(name)
-    parts = {part: each for part, each in from_peak(target.best, target.inputs).items() if part not in LOCAL}
-    largest = max((part for part in parts if part != "ideal_s"), key=lambda part: parts[part])
+    parts = {part: each for part, each in from_peak(target.best, target.inputs).items() if part != "ideal_s"}
+    largest = max((part for part in parts if part not in LOCAL), key=lambda part: parts[part])
+    of_all = max(parts, key=lambda part: parts[part])
+    if parts[largest] < 0.02 * target.best.step_time_s:
+        largest = of_all
     figures_of = next(block for block in signed(name) if isinstance(block, Table))
     (row,) = (row for row in figures_of.rows if row[0] == "limited by")
     assert row[2].startswith(f"{ALL_NAMES[largest]}: {format_seconds(parts[largest])} of the step")
+    assert ALL_NAMES[of_all] in row[2], "no larger part is left unsaid"
     if target.bottleneck.grows:
         assert ("the part that grows most" in row[2]) == (target.bottleneck.chosen.part != largest)
 
@@ -263,6 +269,25 @@ def test_every_runner_up_has_a_reason(name: str) -> None:
         if each.step_time_s < target.best.step_time_s and each.verdict <= target.best.verdict:
             assert "closer than predictions can tell: the best plan " in reason
         assert reason.split("; no published")[0][-1] not in ":;, "
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_scaling_starts_from_what_is_as_likely_as_not_to_run(name: str) -> None:
+    target = recommended(name)
+    for points in (target.scaling.strong, target.scaling.weak):
+        assert all(
+            each.estimate.fit.probability >= 0.5 for each in points if each.gpus < target.inputs.cluster.num_gpus
+        )
+    assert target.scaling.strong[-1].gpus == target.inputs.cluster.num_gpus
+
+
+def test_a_layout_that_half_the_cluster_hardly_holds_is_no_baseline() -> None:
+    """On 32 accelerators the plan for 64 needs more than there is, with a probability of fitting below a half."""
+    inputs = read_inputs("llama-3.1-70b", "8x8:h100", Job(sequence_length=8192, global_batch=256))
+    layout = plan_of(inputs, tp=4, cp=2, context_exchange="all_gather", pp=4, vpp=5, zero=1)
+    scaled = scaling(estimate_each([layout], inputs)[0], inputs, 32)
+    assert [point.gpus for point in scaled.strong] == [64]
+    assert scaled.unfit == (32,)
 
 
 def test_scaling_says_when_another_axis_changes() -> None:

@@ -12,7 +12,7 @@ from commands import asked
 pytestmark = pytest.mark.slow
 
 EXPERTS = (
-    *("memo", "qwen3-30b-a3b", "2x8:h100", "--runtime", "torchtitan", "--seq-len", "4096", "--global-batch", "128"),
+    *("memo", "qwen3-30b-a3b", "4x8:h100", "--runtime", "torchtitan", "--seq-len", "4096", "--global-batch", "256"),
     *("--tp", "1", "--cp", "1", "--pp", "1", "--ep", "1", "--zero", "3", "--recompute", "full", "--micro-batch", "8"),
 )
 DENSE = (

@@ -55,9 +55,7 @@ def test_the_gain_of_an_overlap_stands_behind_what_it_must_hide() -> None:
     assert overlaps
     for each in overlaps:
         hidden = attrgetter(each.knob)(each.inputs.runtime)
-        assert each.condition == (
-            f"if that communication hides behind {hidden:.0%} of the compute that can run beside it, "
-        )
+        assert each.condition == f"if communication hides behind {hidden:.0%} of the compute beside it, "
 
 
 def test_plan_tells_it_on_the_screen_and_in_the_file() -> None:

@@ -57,7 +57,7 @@ class Switch:
         if not self.knob.startswith("overlap."):
             return ""
         share = attrgetter(self.knob)(self.inputs.runtime)
-        return f"if that communication hides behind {share:.0%} of the compute that can run beside it, "
+        return f"if communication hides behind {share:.0%} of the compute beside it, "
 
     @property
     def needs(self) -> str:

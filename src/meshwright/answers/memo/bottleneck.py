@@ -10,11 +10,10 @@ from meshwright.cost.estimate import Estimate
 from meshwright.specs.inputs import Inputs
 
 GROWS = 0.02
-"""Of the target's accelerator-seconds: a part that grows by less is not what stops scaling, as predictions are not told
-apart by less."""
+"""Of the target's accelerator-seconds: a part that grows by less, or is less, is not what stops scaling, as predictions
+are not told apart by less."""
 LOCAL = ("kernels_s", "elementwise_s", "optimizer_s")
-"""Parts that one accelerator alone would have too: named only where no other part costs a hundredth of the step."""
-LEAST_SHARE = 0.01
+"""Parts that one accelerator alone would have too: named only where no other part costs `GROWS` of the step."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,9 @@ class Bottleneck:
     """All parts, that with the largest growth first."""
     chosen: Overhead
     largest: Overhead
-    """Of the target's step, of those that one accelerator alone would not have."""
+    """Of the target's step: of those that one accelerator alone would not have, or of all where these are small."""
+    local: Overhead
+    """The largest of those that one accelerator alone would have too."""
     seconds: float
     """Of the target's step that it takes."""
     grows: bool
@@ -60,8 +61,8 @@ def bottleneck(estimate: Estimate, inputs: Inputs, scaled: Scaling, smaller: Poi
 
     Perfect scaling keeps the accelerator-seconds of a token. The part that adds most of them between the reference and
     the target is the bottleneck; where none adds 2 %, the largest part of the target's step that one accelerator
-    alone would not have. The reference is the same layout on the fewest accelerators that hold it, else the best plan
-    on the fewest that hold one.
+    alone would not have, and where that is less than 2 %, the largest of all. The reference is the same layout on the
+    fewest accelerators that are likely to hold it, else the best plan on the fewest that hold one.
 
     scaled: the layout on fewer accelerators, where it fits; smaller: the best plan on fewer, None where there is none.
     """
@@ -78,8 +79,9 @@ def bottleneck(estimate: Estimate, inputs: Inputs, scaled: Scaling, smaller: Poi
     grows = overheads[0].growth >= GROWS
     largest = _largest(overheads)
     chosen = overheads[0] if grows else largest
-    seconds = after[chosen.part] / inputs.cluster.num_gpus
-    return Bottleneck(reference, tuple(overheads), chosen, largest, seconds, grows, efficiency=total_before / total)
+    local = max((each for each in overheads if each.part in LOCAL), key=lambda each: each.share_after)
+    seconds, efficiency = after[chosen.part] / inputs.cluster.num_gpus, total_before / total
+    return Bottleneck(reference, tuple(overheads), chosen, largest, local, seconds, grows, efficiency)
 
 
 def _reference(scaled: Scaling, smaller: Point | None, total: int) -> Point | None:
@@ -104,4 +106,4 @@ def _spent(estimate: Estimate, inputs: Inputs, target: Inputs) -> dict[str, floa
 def _largest(overheads: list[Overhead]) -> Overhead:
     between = [each for each in overheads if each.part not in LOCAL]
     largest = max(between, key=lambda each: each.share_after)
-    return largest if largest.share_after >= LEAST_SHARE else max(overheads, key=lambda each: each.share_after)
+    return largest if largest.share_after >= GROWS else max(overheads, key=lambda each: each.share_after)

@@ -14,6 +14,9 @@ from meshwright.search.changed_plans import changed_plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 
+EVEN = 0.5
+"""Probability of fitting from which on a run is as likely as not."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -26,8 +29,8 @@ class Point:
 
     @property
     def fits(self) -> bool:
-        """Whether it may run there: safely or at risk."""
-        return self.estimate.verdict.fits
+        """Whether it is as likely as not to run there: what others are measured against must have run."""
+        return self.estimate.fit.probability >= EVEN
 
     @property
     def tokens_per_s(self) -> float:
@@ -42,11 +45,11 @@ class Scaling:
     baseline: int
     """Accelerators that the question starts from."""
     strong: tuple[Point, ...]
-    """With the global batch of the job, wherever the layout is legal and fits; the last one is the cluster."""
+    """With the global batch of the job, wherever the layout is legal and likely to fit; the last one is the cluster."""
     weak: tuple[Point, ...]
-    """With a batch that grows as the accelerators do, the job's at the target, wherever it fits."""
+    """With a batch that grows as the accelerators do, the job's at the target, wherever it is likely to fit."""
     unfit: tuple[int, ...]
-    """Numbers of accelerators on which the layout is legal and does not fit with the job's batch."""
+    """Numbers of accelerators on which the layout is legal and not likely to fit with the job's batch."""
 
 
 def scaling(estimate: Estimate, inputs: Inputs, baseline: int) -> Scaling:
@@ -63,9 +66,13 @@ def scaling(estimate: Estimate, inputs: Inputs, baseline: int) -> Scaling:
     counts = [*doublings(baseline, total), total]
     strong = [_point(estimate.plan, inputs, count, inputs.job.global_batch) for count in counts]
     weak = [_point(estimate.plan, inputs, count, inputs.job.global_batch * count // total) for count in counts]
-    unfit = [point.gpus for point in strong if point and not point.fits]
-    fitting = (tuple(each for each in points if each and each.fits) for points in (strong, weak))
+    unfit = [point.gpus for point in strong if point and not _counts(point, total)]
+    fitting = (tuple(each for each in points if each and _counts(each, total)) for points in (strong, weak))
     return Scaling(baseline, next(fitting), next(fitting), tuple(unfit))
+
+
+def _counts(point: Point, total: int) -> bool:
+    return point.fits or point.gpus == total
 
 
 def same_layout(plan: Plan, inputs: Inputs) -> Plan | None:

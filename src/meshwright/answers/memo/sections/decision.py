@@ -9,6 +9,7 @@ from meshwright.answers.baseline import Baseline, beside
 from meshwright.answers.compare.dropped import recommended_words
 from meshwright.answers.compare.training import days_interval, training_on
 from meshwright.answers.document.blocks import Block, Callout, Heading, Paragraph, Table
+from meshwright.answers.memo.bottleneck import GROWS
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.mitigation import mitigation_words
 from meshwright.answers.memo.sections.risk import risk_words
@@ -97,11 +98,17 @@ def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
 
 
 def _limit(memo: Memo) -> tuple[str, str, str]:
-    """The largest part of the step that a single accelerator would not have, and the one that grows most."""
+    """The largest part of the step that one accelerator would not have, a larger one that it has too, and the one that
+    grows most.
+    """
     found = memo.bottleneck
-    largest = found.largest
+    largest, local = found.largest, found.local
     seconds = format_seconds(largest.share_after * memo.best.step_time_s)
     text = f"{largest.name}: {seconds} of the step"
+    if largest is local:
+        text += f", as on one accelerator; no other part takes {GROWS:.0%}"
+    elif local.share_after > largest.share_after:
+        text += f"; {local.name}, as on one accelerator, {percent(local.share_after)}"
     if found.grows and found.reference:
         on, most = accelerators(found.reference.gpus), found.chosen
         grown = f"{most.name}, from {percent(most.share_before)} to {percent(most.share_after)}"
@@ -126,7 +133,7 @@ def _speed_up(memo: Memo) -> tuple[str, str]:
     text = f"the tokens/s of the best plan on {accelerators(smaller.gpus)}, the fewest on which one fits safely"
     text = f"{text}, with {times(more)} the accelerators"
     if memo.saved:
-        text += f"; it gains more than that because the smaller plan loses more to {memo.saved}"
+        text += f"; the smaller plan loses more to {memo.saved}"
     return times(faster), text
 
 

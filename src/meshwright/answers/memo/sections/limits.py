@@ -159,16 +159,20 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
     else:
         of_all = "beyond the model's FLOPs at the peak" if chosen.part in LOCAL else ALONE
         text += f" It is the largest part {of_all}"
+        if chosen.part in LOCAL and total > 1:
+            text += f"; no part {ALONE} takes {percent(GROWS)} of the step"
         if bottleneck.reference:
             between = f"{bottleneck.reference.gpus} and {total} accelerators"
             text += f"; no part grows by {percent(GROWS)} of the step or more between {between}"
         text += "."
-    if bottleneck.largest is not chosen and bottleneck.reference:
-        largest, before = bottleneck.largest, bottleneck.reference.gpus
+    largest, local = bottleneck.largest, bottleneck.local
+    if largest not in (chosen, local) and bottleneck.reference:
         text += (
             f" The largest part {ALONE} is {largest.name}: "
-            f"{percent(largest.share_after)}, and {percent(largest.share_before)} on {before}."
+            f"{percent(largest.share_after)}, and {percent(largest.share_before)} on {bottleneck.reference.gpus}."
         )
+    if local is not chosen and local.share_after > chosen.share_after:
+        text += f" A larger one, {local.name} ({percent(local.share_after)}), a single accelerator has too."
     where = BY_LAYER if any(each.by_layer and chosen.part == "exposed_dp_s" for each in memo.exchanges) else chosen.part
     text += f" To confirm it, profile one step and add up {WHERE[where]}. The prediction is {seconds}."
     return f"Most likely bottleneck: {chosen.name}", text

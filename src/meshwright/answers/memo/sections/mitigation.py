@@ -20,8 +20,8 @@ def mitigation_words(memo: Memo) -> tuple[str, str]:
     cuts = capitalised(f"{first.condition}it cuts")
     return (
         f"First mitigation: {first.option.removeprefix('--with ')}",
-        f"This is a launch switch{flag} and costs only a run to confirm it. The plan above does not use it (ask with "
-        f"`{first.option}`). {cuts} {part.part_name} from {format_seconds(part.part_before_s)} to "
+        f"This is a launch switch{flag} and costs only a run. The plan above lacks it "
+        f"(`{first.option}`). {cuts} {part.part_name} from {format_seconds(part.part_before_s)} to "
         f"{format_seconds(part.part_after_s)} and the step from {format_seconds(step)} to {format_seconds(after)}, "
         f"{percent(first.gain)} less.{risk}{first.needs} To confirm it, compare the throughput: "
         f"{format_count(tokens / step)} before, {format_count(tokens / after)} after.{_other_setup(memo)}",

@@ -54,7 +54,7 @@ def _from(memo: Memo) -> str:
         text += f". It gains more than that because the smaller plan loses more to {memo.saved}." if memo.saved else "."
     if scaled.unfit:
         counts = listed([*map(str, scaled.unfit[:-1]), accelerators(scaled.unfit[-1])], "or")
-        text += f" The recommended layout does not fit on {counts}"
+        text += f" The recommended layout is not likely to fit on {counts}"
         text += ", which the tables leave out." if len(scaled.strong) > 1 else "."
     elif len(scaled.strong) == 1:
         text += f" The recommended layout needs all {total}."
