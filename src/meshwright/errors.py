@@ -25,6 +25,8 @@ INTERRUPTED = 130
 """The exit code of what was stopped, as shells count a process that SIGINT ended."""
 LONGEST = 60
 """Characters of a value that a message repeats; the rest is dots."""
+MOST_KNOWN, FIRST_KNOWN = 40, 5
+"""Known names that a message lists whole, and how many it lists of more."""
 
 
 def unforeseen(error: BaseException) -> str:
@@ -89,16 +91,25 @@ class InvalidSpec(InvalidInput):
 
 
 class UnknownName(InvalidInput):
-    """A name that no catalogue holds, with the nearest ones that exist."""
+    """A name that no catalogue holds, with the nearest ones that exist; alike: how near, from 0 to 1."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], aliases: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], aliases: Mapping[str, str] | None = None, alike: float = 0.4
+    ) -> None:
         self.kind, self.name = kind, name
         self.known = tuple(sorted(known))
         spelled = {one: one for one in self.known} | (dict(aliases) if aliases else {})
-        close = difflib.get_close_matches(name.lower()[:LONGEST], sorted(spelled), n=6, cutoff=0.4)
+        close = difflib.get_close_matches(name.lower()[:LONGEST], sorted(spelled), n=6, cutoff=alike)
         near = list(dict.fromkeys(spelled[one] for one in close))[:3]
-        hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(self.known)}"
-        super().__init__(f"unknown {kind} {quoted(name)}{hint}")
+        super().__init__(f"unknown {kind} {quoted(name)}; {self._hint(near)}")
+
+    def _hint(self, near: Sequence[str]) -> str:
+        """The nearest names, else all, or some where they are many."""
+        if near:
+            return f"nearest: {', '.join(near)}"
+        more = len(self.known) - MOST_KNOWN
+        listed = self.known if more <= 0 else (*self.known[:FIRST_KNOWN], f"and {len(self.known) - FIRST_KNOWN} more")
+        return f"known: {', '.join(listed)}" + (", which meshwright catalog lists" if more > 0 else "")
 
 
 class NotModelled(InvalidInput):

@@ -49,3 +49,7 @@ def test_a_word_that_no_name_has_is_named(name: str) -> None:
 
 def test_every_meaning_is_short_enough_for_a_row() -> None:
     assert max(map(len, MEANINGS.values())) <= 90
+
+
+def test_a_name_without_a_word_is_refused() -> None:
+    assert "the name of a plan is empty; write one" in refused(asked("legend", ""))

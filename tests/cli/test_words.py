@@ -60,10 +60,12 @@ def test_a_network_replaces_that_of_the_cluster() -> None:
     assert bandwidth() == 50e9
 
 
-def test_a_network_says_nothing_of_a_plan_file(tmp_path: Path) -> None:
+def test_a_network_is_of_a_cluster_that_is_named_beside_a_plan_file_too(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(asked("plan", *LLAMA, "--json").document))
-    assert "--network" in refused(asked("explain", str(file), "--network", "10Gb/s"))
+    assert "as --cluster 8x8:h100 --network 10Gb/s" in refused(asked("explain", str(file), "--network", "10Gb/s"))
+    changed = asked("explain", str(file), "--cluster", "2x8:h100", "--network", "8x10Gb/s", "--json").document
+    assert changed["inputs"]["cluster"]["levels"][-1]["bandwidth"] == 1.25e9
 
 
 def test_a_price_tells_what_the_best_plan_costs() -> None:

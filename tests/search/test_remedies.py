@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from meshwright.answers.nothing_fits import nothing_fits
+from meshwright.answers.nothing_fits import nothing_fits, remedy_words
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
@@ -158,6 +158,17 @@ def test_a_machine_is_filled_card_by_card_before_there_are_more() -> None:
     assert all(cluster.num_nodes == 1 for cluster in clusters)
     fewest = clusters[0].gpus_per_node
     assert 1 < fewest <= asked("one card").cluster.accelerator.node_size
+
+
+def test_nodes_of_the_usual_machine_are_called_so_where_a_part_of_one_was_asked_for() -> None:
+    told = {}
+    for cluster in ("1x4:rtx-4090", "2x4:rtx-4090"):
+        inputs = question(llama_8b(), cluster, "deepspeed", global_batch=64, precision="bf16")
+        told[cluster] = [remedy_words(each) for each in remedies(find(inputs)) if each.kind == Kind.MORE_ACCELERATORS]
+    assert told["1x4:rtx-4090"]
+    assert all("nodes of 8, the usual machine (" in words for words in told["1x4:rtx-4090"])
+    assert told["2x4:rtx-4090"]
+    assert all(" nodes (" in words for words in told["2x4:rtx-4090"])
 
 
 def test_another_form_of_the_logits_comes_before_shorter_sequences_and_these_before_nodes() -> None:

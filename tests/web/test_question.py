@@ -44,11 +44,19 @@ def test_the_first_page_asks_what_the_command_would() -> None:
     assert asked.inputs == meshwright.plan("llama-3.1-70b", "8x8:h100", job, top=1).inputs
 
 
+def test_a_length_and_a_batch_that_are_left_empty_are_the_usual_ones() -> None:
+    asked = read(EXAMPLE.replace(seq_len="", global_batch=""))
+    assert asked.faults == {}
+    assert asked.inputs
+    assert (asked.inputs.job.sequence_length, asked.inputs.job.global_batch) == (8192, 512)
+    assert asked.inputs.job.assumptions == ("sequence length 8192", "global batch 512, near 4M tokens")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
         ("model", "lama-3.1-70b", "llama-3.1-70b"),
-        ("model", "", "is empty"),
+        ("model", "", "Model is empty; write llama-3.1-70b (a catalogue name"),
         ("model", "x" * 300, "longer than 200"),
         ("cluster", "8x8:h10", "h100"),
         ("cluster", "8x8", "h100"),

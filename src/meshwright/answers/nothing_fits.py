@@ -139,11 +139,12 @@ def change_words(remedy: Remedy) -> str:
     """What makes a plan safe, as options or words."""
     cluster, options, host = remedy.inputs.cluster, " ".join(remedy.options), host_bytes(remedy.inputs)
     options += f" ({format_gib(host)} of the memory of each host)" if host else ""
+    nodes = f"nodes of {cluster.gpus_per_node}, the usual machine" if remedy.usual_nodes else "nodes"
     return {
         Kind.FEWER_CONSTRAINTS: f"without {options}",
         Kind.FEWER_BYTES: options,
         Kind.SHORTER_SEQUENCE: f"sequences of {remedy.inputs.job.sequence_length} tokens",
-        Kind.MORE_ACCELERATORS: f"{cluster.num_nodes} nodes ({cluster.num_gpus} accelerators)"
+        Kind.MORE_ACCELERATORS: f"{cluster.num_nodes} {nodes} ({cluster.num_gpus} accelerators)"
         if cluster.num_nodes > 1
         else f"one node of {cluster.num_gpus} accelerators",
     }[remedy.kind]

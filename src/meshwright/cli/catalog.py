@@ -9,6 +9,7 @@ import typer
 from meshwright.cli import completion
 from meshwright.cli.options import AsJson, TextOnly
 from meshwright.cli.show import show
+from meshwright.errors import InvalidInput
 
 
 def show_model(
@@ -55,5 +56,8 @@ def show_legend(
     from meshwright.answers.document.blocks import Table
     from meshwright.answers.plan_legend import legend
 
-    rows = legend(" ".join(words))
+    name = " ".join(words)
+    if not name.strip():
+        raise InvalidInput('the name of a plan is empty; write one, as "tp8 sp pp2 zero1 m64"')
+    rows = legend(name)
     show(dict(rows) if as_json else (Table(("word", "meaning"), tuple(rows), "ll"),), as_json)

@@ -191,18 +191,9 @@ def inputs_of(
 
 def _job(model: Model, options: dict[str, Any], accelerators: int) -> Job:
     """The job that the options name, with the usual length and batch where they name none."""
-    from meshwright.specs.job import job_of
-    from meshwright.specs.usual_job import usual_batch, usual_length
+    from meshwright.specs.usual_job import job_or_usual
 
-    assumed = []
-    if options["seq_len"] is None:
-        options["seq_len"] = usual_length(model)
-        assumed.append(f"sequence length {options['seq_len']} (set it with --seq-len)")
-    if options["global_batch"] is None and options["global_batch_tokens"] is None:
-        options["global_batch"] = usual_batch(options["seq_len"], accelerators)
-        assumed.append(f"global batch {options['global_batch']}, near 4M tokens (set it with --global-batch)")
-    job = job_of(options.pop("seq_len"), **options)
-    return job.replace(assumptions=(*job.assumptions, *assumed)) if assumed else job
+    return job_or_usual(model, accelerators, options.pop("seq_len"), " (set it with --{})", **options)
 
 
 def constraints_of(allowed: ConstraintOptions) -> Constraints:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 OTHER_NAMES = {"seq_len": "sequence_length"}
 """Options whose fields are called otherwise."""
 UNNAMED = "No plan was named, so this is data parallelism alone; meshwright plan finds the best plan."
+NETWORK_ALONE = "{} is of a cluster that is named: name the plan file's again, as --cluster 8x8:h100 --network 10Gb/s"
 END_HELP = "count it as a layer in the pipeline split; default: the runtime's choice"
 
 
@@ -165,16 +166,21 @@ def inputs_and_plan(context: typer.Context, asked: OnePlanOptions) -> tuple[Inpu
 def _from_plan_file(context: typer.Context, asked: OnePlanOptions, file: str) -> OnePlan:
     from meshwright.answers.plan_file import ranked_plan
 
-    refuse_given(context, ("network",), "{} cannot change the cluster in a plan file; leave it out")
+    if not asked.subject.cluster:
+        refuse_given(context, ("network",), NETWORK_ALONE)
     inputs, plan = ranked_plan(file, asked.rank or 1)
     if asked.measured:
         raise errors.InvalidInput(
             "--measured cannot change a plan file; give it to meshwright plan, whose plan file then uses it"
         )
     subject = asked.subject
-    options = {"model": subject.model, "cluster": subject.cluster, "text_only": subject.text_only}
+    options: dict[str, Any] = {"model": subject.model, "cluster": subject.cluster, "text_only": subject.text_only}
     options |= vars(asked.job) | asked.framework.of_questions | vars(asked.plan)
     named = {name: options[name] for name in _given(context, options)}
+    if asked.subject.network and asked.subject.cluster:
+        from meshwright.specs.read_cluster import read_cluster
+
+        named["cluster"] = read_cluster(asked.subject.cluster, asked.subject.network)
     if "text_only" in named and "model" not in named:
         raise errors.InvalidInput("--text-only needs a model to read; add --model")
     return _varied(inputs, plan, named)

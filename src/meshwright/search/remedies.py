@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain, islice
 from typing import Any
@@ -60,6 +60,8 @@ class Remedy:
     """Of the plan that is recommended there."""
     options: tuple[str, ...] = ()
     """What the command line says in addition; of fewer constraints, what it leaves out."""
+    usual_nodes: bool = False
+    """Whether its nodes are usual machines, where the question has a part of one."""
 
 
 Asking = Callable[[Kind, int, int], None]
@@ -151,7 +153,11 @@ def _more_accelerators(inputs: Inputs, progress: Progress | None) -> Iterator[Re
     """
     full = with_full_node(inputs.cluster)
     found = [*islice(_enough(_within_a_node(inputs, full, progress)), 1 + MORE_STEPS)] if full else []
-    yield from found or _enough(_whole_nodes(inputs.replace(cluster=full) if full else inputs, progress))
+    if found or not full:
+        yield from found or _enough(_whole_nodes(inputs, progress))
+        return
+    for each in _enough(_whole_nodes(inputs.replace(cluster=full), progress)):
+        yield replace(each, usual_nodes=True)
 
 
 def _within_a_node(inputs: Inputs, full: Cluster, progress: Progress | None) -> Iterator[Remedy]:

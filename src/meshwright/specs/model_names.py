@@ -10,6 +10,9 @@ from meshwright.specs import catalog
 _TUNED = re.compile(r"-(instruct|chat|base|hf|it|pt|thinking|\d{4})(?=-|$)")
 """What fine-tunes, formats and dates of release add to a name; none of it changes an architecture."""
 
+ALIKE = 0.6
+"""How near a name must be to be offered: many names of models share a few letters, and say nothing of each other."""
+
 
 def model_id(name: str) -> str:
     """The catalogue id of a model: by id or alias; by a name of the hub, whoever owns it and whatever it is tuned for;
@@ -30,7 +33,7 @@ def model_id(name: str) -> str:
     begun = {id_ for known, id_ in ids.items() if plain and known.startswith(f"{plain}-")}
     if len(begun) == 1:
         return begun.pop()
-    raise UnknownName("model", name, catalog.names("models"), ids)
+    raise UnknownName("model", name, catalog.names("models"), ids, ALIKE)
 
 
 def _plain(name: str) -> str:

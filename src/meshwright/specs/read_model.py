@@ -83,7 +83,10 @@ def _of_name(name: str, path: Path, text_only: bool) -> Model:
     except UnknownName as error:
         if path.suffix.lower() in (".json", ".toml") or _exists(path):
             return _of_path(path, text_only)
-        error.args = (f"{error}. There is no file or folder {quoted(name)} either; a path to a config.json works too",)
+        error.args = (
+            f"{error}. There is no file or folder {quoted(name)} either; a path to the "
+            "config.json of a decoder of plain attention, dense and expert layers works too",
+        )
         raise
 
 

@@ -3,13 +3,46 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+from meshwright.specs.job import Job, job_of
 from meshwright.specs.model import Model
 
 USUAL_LENGTH = 8192
 """Tokens in a sequence of pre-training: Llama 3, arXiv:2407.21783, section 3.4.1."""
 USUAL_TOKENS_PER_STEP = 4 * 2**20
 """Tokens in a step: Llama 2, arXiv:2307.09288, section 2.2; the first of Llama 3, arXiv:2407.21783, section 3.4.1."""
+
+
+def job_or_usual(
+    model: Model,
+    accelerators: int,
+    sequence_length: int | None,
+    option: str = "",
+    *,
+    global_batch: int | None = None,
+    global_batch_tokens: str | None = None,
+    **others: Any,
+) -> Job:
+    """A job as `job_of` makes it, with the usual length and batch where neither is given, which it says among its
+    assumptions.
+
+    accelerators: those that share a batch; option: with which an assumption is told how to set it, `{}` for its name;
+    others: as `job_of` takes them. Raises as that does.
+
+    >>> from meshwright.specs.read_model import read_model
+    >>> job_or_usual(read_model("gpt2"), 8, None).assumptions
+    ('sequence length 1024', 'global batch 4096, near 4M tokens')
+    """
+    assumed = []
+    if sequence_length is None:
+        sequence_length = usual_length(model)
+        assumed.append(f"sequence length {sequence_length}{option.format('seq-len')}")
+    if global_batch is None and global_batch_tokens is None:
+        global_batch = usual_batch(sequence_length, accelerators)
+        assumed.append(f"global batch {global_batch}, near 4M tokens{option.format('global-batch')}")
+    job = job_of(sequence_length, global_batch, global_batch_tokens, **others)
+    return job.replace(assumptions=(*job.assumptions, *assumed)) if assumed else job
 
 
 def usual_length(model: Model) -> int:

@@ -61,8 +61,8 @@ QUESTION = (
         default="8x8:h100",
         names=_clusters,
     ),
-    Field("seq_len", "Sequence length", "tokens; 8k is 8192", default="8192"),
-    Field("global_batch", "Global batch", "sequences per step", default="256"),
+    Field("seq_len", "Sequence length", "tokens; 8k is 8192; empty: what is usual for the model", default="8192"),
+    Field("global_batch", "Global batch", "sequences per step; empty: near 4M tokens", default="256"),
     Field(
         "precision",
         "Precision",

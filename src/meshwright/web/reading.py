@@ -13,11 +13,11 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.job import job_of
 from meshwright.specs.model import Model
 from meshwright.specs.read_cluster import adapters_of, named_cluster
 from meshwright.specs.read_model import catalogued_model, read_model
 from meshwright.specs.runtime import Runtime, read_runtime
+from meshwright.specs.usual_job import job_or_usual
 from meshwright.units import parse_count
 from meshwright.web import values
 from meshwright.web.fields import FIELDS, LIMITS, WITH, WITHOUT
@@ -83,10 +83,10 @@ class _Given:
 
 
 def _together(given: _Given, faults: dict[str, str]) -> Read:
-    if faults:
+    if faults or given.model is None or given.cluster is None:
         return Read(None, faults)
     try:
-        job = job_of(given.job.pop("seq_len"), **given.job)
+        job = job_or_usual(given.model, given.cluster.num_gpus, given.job.pop("seq_len"), **given.job)
         limits = Constraints(**given.limits)
         inputs = Inputs(model=given.model, cluster=given.cluster, job=job, runtime=given.runtime, constraints=limits)
     except InvalidInput as error:
@@ -129,18 +129,16 @@ def _typed(name: str, typed: Mapping[str, str]) -> str:
     field = FIELDS[name]
     text = typed.get(name, field.default if field.only_names else "")
     if not text:
-        raise InvalidInput(f"is empty: {field.help}")
+        raise InvalidInput(f"{field.label} is empty; write {field.default or 'a value'} ({field.help})")
     if len(text) > MOST_TYPED:
         raise InvalidInput(f"{quoted(text)} is longer than {MOST_TYPED} characters")
     return text
 
 
-ALWAYS: dict[str, Callable[[str], Any]] = {
+ALWAYS: dict[str, Callable[[str], Any]] = {"precision": values.precision}
+OPTIONAL: dict[str, Callable[[str], Any]] = {
     "seq_len": values.length,
     "global_batch": parse_count,
-    "precision": values.precision,
-}
-OPTIONAL: dict[str, Callable[[str], Any]] = {
     "gradients": values.gradients,
     "tokens": values.tokens,
     "risk": values.share,
@@ -148,6 +146,6 @@ OPTIONAL: dict[str, Callable[[str], Any]] = {
     "expert_capacity": values.ratio,
     "mtp_layers": values.layers,
 }
-"""Of the job, as `job_of` takes them."""
+"""Of the job, as `job_or_usual` takes them."""
 LIMITED = tuple(field.name for field in LIMITS)
 _BETWEEN = re.compile(r"\s+(?=[\w.]+\s*=)")

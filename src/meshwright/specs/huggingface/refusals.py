@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshwright.errors import LONGEST, NotModelled, UnknownName, quoted
-from meshwright.specs.huggingface.families import FAMILIES
+from meshwright.specs.huggingface.families import FAMILIES, family
 
 _LINEAR = "linear attention layers"
 _MAMBA = "Mamba layers"
 _SPARSE = "sparse attention that an indexer selects"
 _MIXED_HEADS = "heads of their own in full or sliding layers"
 _FEATURES = {
+    "linear_attn": _LINEAR,
     "linear_attn_config": _LINEAR,
     "linear_num_key_heads": _LINEAR,
     "mamba_num_heads": _MAMBA,
@@ -38,6 +39,12 @@ _FEATURES = {
     "is_encoder_decoder": "an encoder",
 }
 """Keys that no family reads and that change the layers when they are set."""
+
+_SHARED_EXPERTS = (
+    *("num_shared_experts", "n_shared_experts", "shared_expert_intermediate_size", "moe_num_shared_experts"),
+    "num_experts_shared",
+)
+"""Keys of shared experts by family: one that a family does not read names layers that it does not have."""
 
 _BY_TYPE = {
     "llama4_text": "chunked attention, with layers of no position between",
@@ -94,8 +101,18 @@ def features_of(model_type: str, config: Mapping[str, Any]) -> list[str]:
         for kind in sorted(kinds):
             feature = _LINEAR if kind == "linear_attention" else f"{kind} layers"
             shown.setdefault(feature, []).append("layer_types")
+    if others := [key for key in _SHARED_EXPERTS if config.get(key) and key not in _read_by(model_type)]:
+        shown["shared experts, which this family does not have"] = others
     listed = [f"{feature} ({', '.join(keys)})" for feature, keys in shown.items()]
     return [_BY_TYPE[model_type], *listed] if model_type in _BY_TYPE else listed
+
+
+def _read_by(model_type: str) -> set[str]:
+    """The keys that a family reads; of one that is not read, those of shared experts, about which nothing is known."""
+    if model_type not in FAMILIES:
+        return {*_SHARED_EXPERTS}
+    read = family(model_type)
+    return {key for name in read.model_fields for key in read.keys_of(name)}
 
 
 def _families() -> str:
