@@ -100,13 +100,13 @@ def risk_points(probability: Floats) -> IntColumn:
 def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     """Points for what an engineer has to set up and to watch, shape (n,); each is worth `POINT` of the step time.
 
-    Each axis above 1 counts 2, tensor parallelism of experts 10, every doubling of pp and of vpp 1. 2 more each: a stage
-    of ZeRO above 1 in a pipeline, an exchange of context-parallel ranks that is not the runtime's usual one, ends that
-    count as layers where they do not usually or the reverse, a first or last stage of its own size, groups of another
-    number of micro-batches than stages, full recomputation and recomputation of some layers alone; each recomputed
-    module 1. Tensor parallelism without the sequence parallelism that a runtime has counts 6, chunks that a launch
-    spells out one by one 10, schedules that split the backward pass or run both ways 4. The counts are a judgement,
-    not measured. Source of expert before tensor parallelism of experts: Megatron-LM,
+    Each axis above 1 counts 2, tensor parallelism of experts 10, every doubling of pp and of vpp 1. 2 more each: a
+    stage of ZeRO above 1 in a pipeline, an exchange of context-parallel ranks that is not the runtime's usual one, ends
+    that count as layers where they do not usually or the reverse, a first or last stage of its own size, groups of
+    another number of micro-batches than stages, full recomputation and recomputation of some layers alone; each
+    recomputed module 1. Tensor parallelism without the sequence parallelism that a runtime has counts 6, chunks that a
+    launch spells out one by one 10, schedules that split the backward pass or run both ways 4. The counts are a
+    judgement, not measured. Source of expert before tensor parallelism of experts: Megatron-LM,
     megatron/core/transformer/moe/README.md, guideline 4.
 
     >>> from meshwright.layout.plan import Plan
