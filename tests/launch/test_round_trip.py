@@ -112,6 +112,7 @@ def _differences(plan: Plan, inputs: Inputs, framework: str, model: str, folder:
     written = MAIN.get(framework) or next(file.name for file in folder.iterdir() if file.stem == framework)
     read = question_of_file(folder / written, given)
     found = differences(plan, inputs, read.plan, read.inputs)
+    found += [rule.reason for rule in read.rules if not rule.kept]
     return [each for each in found if framework != "deepspeed" or not each.startswith("plan.recompute")]
 
 
@@ -163,8 +164,9 @@ def _some_written(inputs: Inputs, framework: str, chance: np.random.Generator) -
 
 
 def _read_otherwise(plan: Plan, inputs: Inputs, folder: Path) -> list[str]:
-    """What differs in the plan and question that a folder is read as."""
+    """What differs in the plan and question that a folder is read as, and the rules that it breaks."""
     given = Given(cluster=inputs.cluster.name, model=inputs.model.name, runtime=inputs.runtime.id)
     read = question_of_file(folder, given)
     routed = {name: getattr(inputs.job, name) for name in ("expert_imbalance", "expert_spread")}
-    return differences(plan, inputs, read.plan, read.inputs.replace(job=read.inputs.job.replace(**routed)))
+    found = differences(plan, inputs, read.plan, read.inputs.replace(job=read.inputs.job.replace(**routed)))
+    return found + [rule.reason for rule in read.rules if not rule.kept]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Toned
@@ -14,6 +14,7 @@ from meshwright.answers.unaligned import UnalignedSize, unaligned_entry, unalign
 from meshwright.answers.unlaunched import LaunchRefusal, unlaunched, unlaunched_entry, unlaunched_lines
 from meshwright.answers.varied_plan import variation_lines
 from meshwright.cost.step import estimate_each
+from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.settings import LaunchSetting, launch_settings
 from meshwright.layout.legality import faults, require_counts, rules_of
 from meshwright.layout.plan import Plan
@@ -40,6 +41,8 @@ class RuleCheck(NamedTuple):
     """When the framework enforces it."""
     reason: str | None
     """What is wrong, with the nearest legal change; None where the plan keeps it."""
+    about: Literal["plan", "file"] = "plan"
+    """Whether it is of the plan, or of the launch file that it was read from."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class PlanCheck:
     version: str
     plan: Plan
     legal: bool
+    """Whether all rules are kept, also those of its launch file."""
     rules: tuple[RuleCheck, ...]
     launch: tuple[LaunchSetting, ...]
     """What the launch of a legal plan must set besides."""
@@ -58,16 +62,21 @@ class PlanCheck:
     launch_refused: LaunchRefusal | None
     """Of a legal plan, why the framework cannot launch it; None where it can."""
 
+    @property
+    def breaks_plan_rules(self) -> bool:
+        """Whether it is the plan, and not only its launch file, that breaks a rule."""
+        return any(not rule.kept and rule.about == "plan" for rule in self.rules)
 
-def check_of(plan: Plan, inputs: Inputs) -> PlanCheck:
+
+def check_of(plan: Plan, inputs: Inputs, file_rules: Sequence[FileRule] = ()) -> PlanCheck:
     """Whether a plan is legal, by every rule of its runtime, what its launch must set, and which sizes slow it down.
 
-    Raises `IllegalPlan` for counts below 1.
+    file_rules: of the launch file that it was read from. Raises `IllegalPlan` for counts below 1.
     """
     require_counts(plan)
     broken = {fault.where: fault.what for fault in faults(plan, inputs)}
     sources = {**inputs.runtime.checks, **{rule.name: rule for rule in inputs.runtime.rules}}
-    rules = (
+    rules = tuple(
         RuleCheck(
             name=rule.name,
             kept=rule.name not in broken,
@@ -77,11 +86,24 @@ def check_of(plan: Plan, inputs: Inputs) -> PlanCheck:
         )
         for rule in rules_of(inputs)
     )
+    of_the_file = (
+        RuleCheck(
+            name=rule.name,
+            kept=rule.kept,
+            source=rule.source,
+            enforced="at start",
+            reason=rule.reason or None,
+            about="file",
+        )
+        for rule in file_rules
+    )
+    rules = (*rules, *of_the_file)
+    legal = all(rule.kept for rule in rules)
     launch = () if broken else tuple(launch_settings(plan, inputs))
     unaligned = () if broken else unaligned_sizes(estimate_each([plan], inputs)[0], inputs)
     refused = None if broken else unlaunched(plan, inputs)
     version = inputs.runtime.version
-    return PlanCheck(inputs.runtime.id, version, plan, not broken, tuple(rules), launch, unaligned, refused)
+    return PlanCheck(inputs.runtime.id, version, plan, legal, rules, launch, unaligned, refused)
 
 
 def check_document(
@@ -98,7 +120,9 @@ def check_document(
     parts |= unlaunched_entry(check.launch_refused)
     if variation:
         changes = {"changed": variation.named, "follows": variation.follows, "saved": variation.saved}
-        parts["variation"] = changes | {"nearest": None if check.legal else variation.nearest_plan(progress)}
+        parts["variation"] = changes | {
+            "nearest": variation.nearest_plan(progress) if check.breaks_plan_rules else None
+        }
     return document_of(schema=SCHEMA, **parts)
 
 
@@ -113,7 +137,9 @@ def check_screen(
     verdict = f"refuses it: {broken} of {count} rules broken" if broken else f"accepts it: all {count} rules pass"
     answer = f"Plan: **{check.plan}**", f"{check.runtime} ({check.version}) {verdict}"
     changes = variation_lines(variation) if variation else ()
-    nearest = [f"To make it legal: {variation.nearest_words(progress)}"] if variation and broken else []
+    nearest = (
+        [f"To make it legal: {variation.nearest_words(progress)}"] if variation and check.breaks_plan_rules else []
+    )
     sizes = *unaligned_lines(check.unaligned), *beyond_positions(inputs)
     warned = *unlaunched_lines(check.launch_refused), *sizes
     lines = Lines((*answer, *changes, *nearest, *warned))

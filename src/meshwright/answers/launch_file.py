@@ -6,6 +6,7 @@ from typing import Any
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines
 from meshwright.answers.memo.words import plural
+from meshwright.errors import Fault
 from meshwright.launch.imports.question import LaunchQuestion
 from meshwright.launch.readers.limits import named_lines
 
@@ -31,8 +32,14 @@ def launch_file_entry(question: LaunchQuestion | None) -> dict[str, Any]:
         "absent_scripts": sorted(set(question.settings.absent.values())),
         "undecided_lines": sorted(question.settings.undecided),
         "notes": list(question.notes),
+        "broken": [{"rule": fault.where, "reason": fault.what} for fault in launch_file_faults(question)],
     }
     return {"launch_file": entry}
+
+
+def launch_file_faults(question: LaunchQuestion | None) -> list[Fault]:
+    """The rules about its settings that a file breaks; nothing without a file."""
+    return [Fault(rule.name, rule.reason) for rule in question.rules if not rule.kept] if question else []
 
 
 def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
@@ -53,7 +60,10 @@ def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
         where = named_lines(read.undecided, len(read.undecided))
         items.append(f"the conditions on {where} depend on the machine; neither branch was read")
     head = Lines((f"Launch file: **{read.path}**", f"{table.framework} ({table.release}): {_counts(question)}"))
-    return (head, Heading("Where the file and the prediction differ", 3), Bullets(tuple(items))) if items else (head,)
+    broken = tuple(fault.what for fault in launch_file_faults(question))
+    refused = (Heading(f"{table.framework} refuses this file", 3), Bullets(broken)) if broken else ()
+    differing = (Heading("Where the file and the prediction differ", 3), Bullets(tuple(items))) if items else ()
+    return head, *refused, *differing
 
 
 def _counts(question: LaunchQuestion) -> str:

@@ -33,7 +33,7 @@ def explain(
     from meshwright.answers.explain_brief import explain_briefs, explain_stopped
     from meshwright.answers.explain_table import explain_document, explain_screen
     from meshwright.answers.files import writable
-    from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
+    from meshwright.answers.launch_file import launch_file_entry, launch_file_faults, launch_file_screen
     from meshwright.answers.launch_patch import launch_patch, launch_patch_entry, launch_patch_section
     from meshwright.answers.progress import stoppable_progress
     from meshwright.answers.trace import write_trace
@@ -42,7 +42,7 @@ def explain(
 
     inputs, plan, variation, launch, note = one_plan(context, asked)
     if not variation:
-        require_legal(plan, inputs)
+        require_legal(plan, inputs, launch_file_faults(launch))
     with stoppable_progress(what=NEAREST) as progress:
         estimate = variation.priced(progress) if variation else estimate_each([plan], inputs)[0]
     traced = writable(trace, "--trace") if trace is not None else None
@@ -84,7 +84,7 @@ def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False
     from meshwright.answers.progress import stoppable_progress
 
     inputs, plan, variation, launch, note = one_plan(context, asked)
-    checked = check_of(plan, inputs)
+    checked = check_of(plan, inputs, launch.rules if launch else ())
     with stoppable_progress(what=NEAREST) as progress:
         answer: Any = (
             check_document(checked, variation, progress) | launch_file_entry(launch)

@@ -14,6 +14,8 @@ from meshwright.launch.table import Case, Choice, LaunchTable, Row, Value
 Settings = dict[str, Value]
 """Values by key, as `LaunchTable` has them."""
 _FIELD = re.compile(r"\{([\w.]+)\}")
+_APART = ("job.precision", "job.gradients", "plan.recompute", "runtime.attention_kernel")
+"""Fields that no other rule of a plan rests on but those about themselves."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Understood:
     """Settings that the table does not have."""
     wrong: tuple[str, ...] = ()
     """What is wrong with settings that it has."""
+    hides_the_plan: bool = False
+    """Whether that leaves a degree, a batch, a length or the model unknown."""
 
 
 def settings_of(fields: Fields, facts: Facts, table: LaunchTable) -> Settings:
@@ -53,6 +57,7 @@ def understand(settings: Settings, table: LaunchTable) -> Understood:
     """The fields that settings say, with the framework's defaults where they are left out, and all that is no field."""
     fields: Fields = dict(table.fixed)
     wrong = [f"{key} is of {table.refused[name]}, not modelled" for key, name in _refused(settings, table)]
+    unread = ["model."] * len(wrong)
     for name, row in table.rows.items():
         key = next((key for key in (row.key, *row.aliases) if key in settings), None)
         if key is None:
@@ -61,11 +66,13 @@ def understand(settings: Settings, table: LaunchTable) -> Understood:
             fields[name] = _read(row, key, settings[key])
         except InvalidInput as error:
             wrong.append(str(error))
+            unread.append(name)
     for choice in table.choices:
         try:
             fields |= _told(choice, settings)
         except InvalidInput as error:
             wrong.append(str(error))
+            unread += [name for case in choice.cases for name in case.fields] or [choice.part]
     for name, row in table.rows.items():
         if name not in fields and row.default is not None:
             value = _reckoned(row.default, fields)
@@ -75,7 +82,8 @@ def understand(settings: Settings, table: LaunchTable) -> Understood:
     unpriced = {key: value for key, value in others.items() if key in table.unpriced}
     ignored = {key: value for key, value in others.items() if _ignores(table, key) or _is_off(table, key, value)}
     unknown = {key: value for key, value in others.items() if key not in unpriced and key not in ignored}
-    return Understood(fields, unpriced, ignored, unknown, tuple(wrong))
+    hides = any(name not in _APART for name in unread)
+    return Understood(fields, unpriced, ignored, unknown, tuple(wrong), hides)
 
 
 def _written(row: Row, value: Any, fields: Fields) -> Value:

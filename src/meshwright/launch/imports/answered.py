@@ -45,6 +45,21 @@ def answered(
     return fields, tuple(used)
 
 
+def batched(fields: Fields, ranks: int) -> Fields:
+    """The fields with the global batch that micro-batches make, where the file counts those."""
+    if fields.get("plan.local_batch") is not None:
+        return fields
+    degrees = [fields.get(f"plan.{name}") or 1 for name in ("tp", "cp", "pp")]
+    dp = fields.get("plan.dp") or max(ranks // max(degrees[0] * degrees[1] * degrees[2], 1), 1)
+    if fields.get("job.global_batch") is None:
+        counts = fields["plan.micro_batch"] * (fields.get("plan.num_microbatches") or 1)
+        return fields | {"job.global_batch": counts * dp}
+    if fields.get("plan.micro_batch") is None:
+        per_rank = fields["job.global_batch"] // (dp * (fields.get("plan.num_microbatches") or 1))
+        return fields | {"plan.micro_batch": max(per_rank, 1)}
+    return fields
+
+
 def left_auto(read: LaunchSettings, table: LaunchTable, said: Collection[str]) -> FileSetting | None:
     """The setting of the number of micro-batches that is `auto`; None where it has a value, or is not there."""
     row = table.rows.get(_COUNT)

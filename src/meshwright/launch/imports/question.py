@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 
 from meshwright.errors import IllegalPlan, InvalidInput, InvalidSpec, UnknownName
+from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields, read_value
-from meshwright.launch.imports.answered import answered
+from meshwright.launch.imports.answered import answered, batched
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set
 from meshwright.launch.imports.deepspeed import known_to_deepspeed
+from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.imports.dialects import Dialect, dialect_of
+from meshwright.launch.imports.file_rules import broken_lines, file_rules
 from meshwright.launch.imports.folder import (
     environment_in,
     launch_file_in,
@@ -25,26 +26,26 @@ from meshwright.launch.imports.folder import (
 )
 from meshwright.launch.imports.functions import one_function, without_objects
 from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, gaps_of, settled
+from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.lines import faults_of, with_lines
 from meshwright.launch.imports.machines import Machines, cluster_for, counted, machines_of
 from meshwright.launch.imports.nemo import with_classes
 from meshwright.launch.imports.recipe import with_objects
 from meshwright.launch.imports.translation import translated
+from meshwright.launch.imports.unread import unread
 from meshwright.launch.imports.vocabulary import spellings_of
-from meshwright.launch.readers.limits import named_lines
 from meshwright.launch.readers.read import read_launch_file
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings, Understood, understand
-from meshwright.launch.table import LaunchTable, Row, launch_table
-from meshwright.layout.legality import require_counts
+from meshwright.launch.table import LaunchTable
+from meshwright.layout.legality import faults, require_counts
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
+from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
-
-TABLES = resources.files("meshwright.launch.imports") / "tables"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,10 @@ class LaunchQuestion:
     notes: tuple[str, ...]
     answered: tuple[str, ...]
     """Fields that the file leaves open and options say."""
+    spelled: Settings
+    """Its settings as they are spelled, with those that are said beside it and variables of the environment."""
+    rules: tuple[FileRule, ...]
+    """What its framework checks of the settings themselves, kept or broken."""
     plan: Plan
     inputs: Inputs
 
@@ -131,37 +136,34 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     fields, used = answered(_plain(understood.fields | named), given.answers, read, table, spelled)
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)
     model = read_model(given.model) if given.model else named_model(fields, table)
-    gaps = [
-        *gaps_of(read, fields, table, keyed, model),
-        *faults_of(read, understood, table, named=bool(model or fields.get("model.name"))),
-    ]
+    usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, notes)
+    settings = known | started | read.environment
+    spelled |= started | read.environment
+    gaps = gaps_of(read, fields, table, keyed, model)
     if given.cluster is None:
         gaps.insert(
             0, f"the accelerator: --cluster {machines.nodes or 'NODES'}x{machines.gpus_per_node or 8}:h100, or yours"
         )
-    if gaps:
-        gaps = [
-            line for gap in gaps for line in (with_lines([gap], read, table) if gap.startswith("the model ") else [gap])
-        ]
-        raise InvalidInput(_incomplete(read, dialect, gaps))
-    if cluster is None:
-        raise InvalidInput(
-            f"{read.path!r} does not say how many GPUs it starts: --cluster NODESxGPUS:{given.cluster} in place of "
-            f"--cluster {given.cluster}"
-        )
-    precision = str(fields.get("job.precision") or "bf16")
-    spelled |= started | read.environment
-    usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, notes)
-    runtime = runtime_as_set(usual, dialect.name, spelled, precision)
-    fields["cluster.gpus"] = cluster.num_gpus
-    try:
-        plan, inputs = question_of(_batched(fields, cluster.num_gpus), cluster, runtime, model=model, name=path.stem)
-        require_counts(plan)
-    except (InvalidSpec, IllegalPlan) as error:
-        faults = with_lines([str(fault) for fault in error.faults], read, table)
-        if fields.get("model.experts") and not runtime.plans.experts and given.runtime is None:
-            faults.append("--runtime megatron-core prices its experts as Megatron-LM runs them")
-        raise InvalidInput(f"{read.path!r} ({dialect.framework}) is not valid:{_listed(faults)}") from None
+    gaps = [
+        line for gap in gaps for line in (with_lines([gap], read, table) if gap.startswith("the model ") else [gap])
+    ]
+    wrong = faults_of(read, understood, table, named=bool(model or fields.get("model.name")))
+    if not gaps and cluster is None:
+        gaps.append(f"how many GPUs it starts: --cluster NODESxGPUS:{given.cluster}")
+    hidden = gaps or (wrong and (understood.hides_the_plan or len(wrong) > len(understood.wrong)))
+    asked = None
+    if cluster and not hidden:
+        try:
+            asked = _priced(fields, cluster, usual, dialect, spelled, model, path.stem)
+        except (InvalidSpec, IllegalPlan) as error:
+            wrong += with_lines([str(fault) for fault in error.faults], read, table)
+            if fields.get("model.experts") and not usual.plans.experts and given.runtime is None:
+                wrong.append("--runtime megatron-core prices its experts as Megatron-LM runs them")
+    rules = file_rules(dialect.name, read, settings, facts_of(*asked) if asked else {}, keyed)
+    if gaps or wrong or asked is None or cluster is None:
+        broken = [*broken_lines(rules), *(str(fault) for fault in (faults(*asked) if asked else ()))]
+        raise InvalidInput(unread(read, dialect, gaps, wrong, broken))
+    plan, inputs = asked
     if machines.ranks and machines.ranks != cluster.num_gpus:
         notes.append(f"the file starts {machines}; asked about: {cluster.num_gpus} GPUs")
     if understood.fields.get("plan.recompute") is None:
@@ -177,35 +179,36 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
         machines=machines,
         notes=tuple(notes),
         answered=used,
+        spelled=settings,
+        rules=rules,
         plan=plan,
         inputs=inputs,
     )
+
+
+def _priced(
+    fields: Fields,
+    cluster: Cluster,
+    usual: Runtime,
+    dialect: Dialect,
+    settings: Settings,
+    model: Model | None,
+    name: str,
+) -> tuple[Plan, Inputs]:
+    """The plan of fields and its question, with the runtime as the settings switch it; raises `InvalidSpec` or
+    `IllegalPlan`.
+    """
+    runtime = runtime_as_set(usual, dialect.name, settings, str(fields.get("job.precision") or "bf16"))
+    counted = batched(fields | {"cluster.gpus": cluster.num_gpus}, cluster.num_gpus)
+    plan, inputs = question_of(counted, cluster, runtime, model=model, name=name)
+    require_counts(plan)
+    return plan, inputs
 
 
 def _unread(names: set[str], read: LaunchSettings) -> list[str]:
     """What is given as a variable or an argument of the file, and stands nowhere in it."""
     absent = [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", read.text)]
     return [f"--set {name}: {Path(read.path).name} itself does not read {name}" for name in absent]
-
-
-def import_table(name: str) -> LaunchTable:
-    """The table of a framework: one for reading alone, or the one that also writes its files.
-
-    `like` names another that it changes, `program` the one of the arguments that stand beside it in a script.
-    """
-    own = TABLES / f"{name}.toml"
-    if not own.is_file():
-        return launch_table(name)
-    entry = tomllib.loads(own.read_text("utf-8"))
-    if "like" not in entry:
-        return LaunchTable(**entry)
-    like = launch_table(entry.pop("like"))
-    rows = like.rows | {field: Row(**row) for field, row in entry.pop("rows", {}).items()}
-    unpriced = like.unpriced | entry.pop("unpriced", {})
-    program = import_table(entry.pop("program")) if "program" in entry else like
-    ignored = (*like.ignored, *entry.pop("ignored", ()), *(program.ignored if program is not like else ()))
-    refused = like.refused | program.refused | entry.pop("refused", {})
-    return like.replace(**entry, rows=rows, unpriced=unpriced, refused=refused, ignored=ignored)
 
 
 def _says(setting: FileSetting) -> bool:
@@ -232,7 +235,7 @@ def _runtime_of(fields: Fields, table: LaunchTable, notes: list[str]) -> Runtime
     The one that the file itself names goes before both; where there is one replica, any stage will do. notes: what
     another one is taken for is added.
     """
-    if named := fields.pop("runtime.id", None):
+    if named := fields.get("runtime.id"):
         return read_runtime(str(named))
     runtimes = [read_runtime(name) for name in table.runtimes]
     exchanged = (fields.get("plan.cp") or 1) > 1
@@ -263,31 +266,3 @@ def _plain(fields: Fields) -> Fields:
     if (plain.get("plan.pp") or 1) == 1:
         plain |= {"plan.schedule": "1f1b", "plan.vpp": 1, "plan.embedding_as_layer": False, "plan.head_as_layer": False}
     return plain
-
-
-def _batched(fields: Fields, ranks: int) -> Fields:
-    """The fields with the global batch that micro-batches make, where the file counts those."""
-    if fields.get("plan.local_batch") is not None:
-        return fields
-    degrees = [fields.get(f"plan.{name}") or 1 for name in ("tp", "cp", "pp")]
-    dp = fields.get("plan.dp") or max(ranks // max(degrees[0] * degrees[1] * degrees[2], 1), 1)
-    if fields.get("job.global_batch") is None:
-        counts = fields["plan.micro_batch"] * (fields.get("plan.num_microbatches") or 1)
-        return fields | {"job.global_batch": counts * dp}
-    if fields.get("plan.micro_batch") is None:
-        per_rank = fields["job.global_batch"] // (dp * (fields.get("plan.num_microbatches") or 1))
-        return fields | {"plan.micro_batch": max(per_rank, 1)}
-    return fields
-
-
-def _incomplete(read: LaunchSettings, dialect: Dialect, gaps: list[str]) -> str:
-    more = ""
-    if read.undecided:
-        more += f"\n  conditions on {named_lines(read.undecided)} were not decided and neither branch was read"
-    absent = ", ".join(f"{name} (line {line})" for line, name in list(read.absent.items())[:10])
-    more += f"\n  scripts that are not beside it were not read: {absent}" if absent else ""
-    return f"{read.path!r} ({dialect.framework}) leaves open what the answer rests on:{_listed(gaps)}{more}"
-
-
-def _listed(lines: list[str]) -> str:
-    return "".join(f"\n  - {line}" for line in lines)

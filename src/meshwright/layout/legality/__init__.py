@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -93,12 +93,12 @@ def faults(plan: Plan, inputs: Inputs) -> list[Fault]:
     return [Fault(rule.name, rule.reason(plan, inputs)) for rule in rules_of(inputs) if not rule.legal(plan, inputs)]
 
 
-def require_legal(plan: Plan, inputs: Inputs) -> None:
-    """Raise `IllegalPlan` with every broken rule."""
+def require_legal(plan: Plan, inputs: Inputs, besides: Sequence[Fault] = ()) -> None:
+    """Raise `IllegalPlan` with every broken rule, and with what is wrong besides."""
     require_counts(plan)
     broken = faults(plan, inputs)
     if broken:
-        raise IllegalPlan(f"plan {plan}", broken)
+        raise IllegalPlan(f"plan {plan}", [*broken, *besides])
 
 
 def require_counts(plan: Plan) -> None:

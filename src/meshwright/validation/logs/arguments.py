@@ -10,7 +10,8 @@ from functools import cache
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.behaviours import switches
-from meshwright.launch.imports.question import Given, LaunchQuestion, import_table, question_of_file
+from meshwright.launch.imports.import_table import import_table
+from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.validation.logs.log import RunLog
 
 NEEDED = {"num_layers", "tensor_model_parallel_size", "world_size"}

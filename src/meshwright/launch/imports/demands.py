@@ -1,0 +1,133 @@
+"""Demands: what a framework demands of the settings of a launch file beside one another, as data."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+from meshwright.launch.facts import Facts, holds
+from meshwright.launch.imports.conditions import Said, fulfilled, keys_of
+from meshwright.launch.imports.nearest import nearest_word
+from meshwright.launch.spelling import Settings
+from meshwright.launch.table import Value
+from meshwright.specs.base import Spec
+
+FILES = resources.files("meshwright.launch.imports") / "demands"
+FARTHEST = 1000
+"""Whole numbers on either side of a value that are tried for the nearest one that is accepted."""
+_FILLED = re.compile(r"\{([\w.-]+)\}")
+
+
+class Demand(Spec):
+    """One thing that a framework checks of the settings before it trains."""
+
+    name: str
+    facts: tuple[str, ...] = ()
+    """Facts of the plan and its question under which it looks, by their names in `facts`."""
+    when: tuple[str, ...]
+    """Conditions under which it looks; see `conditions.fulfilled`."""
+    needs: tuple[str, ...]
+    """Conditions that must hold then."""
+    why: str
+    nearest: str = ""
+    """The nearest change; a setting in braces stands for its value."""
+    solve: str = ""
+    """The setting whose nearest whole number that is accepted is the change."""
+    source: str
+    """Where it looks."""
+
+
+class Demands(Spec):
+    """What one framework demands."""
+
+    source: str
+    defaults: dict[str, Value] = {}
+    """Values of settings where they are left out."""
+    demands: tuple[Demand, ...]
+
+
+class FileRule(NamedTuple):
+    """One rule about the settings of a launch file, and whether it keeps it."""
+
+    name: str
+    kept: bool
+    source: str
+    """Where the framework looks at it."""
+    keys: tuple[str, ...] = ()
+    """Settings that break it."""
+    reason: str = ""
+    """What is wrong, with the nearest change; empty where it is kept."""
+
+
+@cache
+def demands_of(name: str) -> Demands | None:
+    """What the framework of a launch table demands; None where nothing is known of that."""
+    file = FILES / f"{name}.toml"
+    return Demands(**tomllib.loads(file.read_text("utf-8"))) if file.is_file() else None
+
+
+def demanded(name: str, said: Said, facts: Facts) -> Iterator[FileRule]:
+    """Every demand of a framework, kept or broken; facts: of the plan and its question, none where they are not known.
+
+    A demand that rests on what the file leaves open counts as kept.
+    """
+    demands = demands_of(name)
+    if demands is None:
+        return
+    said = Said(said.settings, said.open, said.whole, demands.defaults)
+    for demand in demands.demands:
+        source = demand.source if re.match(r"\w+/", demand.source) else f"{demands.source} {demand.source}"
+        broken = _broken(demand, said, facts)
+        keys = dict.fromkeys(key for each in (*demand.when, *broken) for key in keys_of(each)) if broken else {}
+        named = tuple(key for key in keys if said.has(key))
+        reason = _reason(demand, broken, named, said) if broken else ""
+        yield FileRule(name=demand.name, kept=not broken, source=source, keys=named, reason=reason)
+
+
+def _broken(demand: Demand, said: Said, facts: Facts) -> list[str]:
+    """The conditions that a demand makes and that do not hold."""
+    asked = all(name in facts and holds(name, facts) for name in demand.facts)
+    if not asked or not all(fulfilled(condition, said) for condition in demand.when):
+        return []
+    return [condition for condition in demand.needs if fulfilled(condition, said) is False]
+
+
+def _reason(demand: Demand, broken: list[str], named: tuple[str, ...], said: Said) -> str:
+    given = ", ".join(_spelled(key, said.settings[key]) for key in named)
+    wanted = [key for each in broken if not each.startswith("not ") for key in keys_of(each)]
+    without = [key for key in wanted if said.has(key) is False and key not in said.defaults]
+    listed = " or ".join(dict.fromkeys(without))
+    change = _nearest(demand, broken, said)
+    return f"{given}{f' without {listed}' if listed else ''}: {demand.why}{f'; nearest: {change}' if change else ''}"
+
+
+def _spelled(key: str, value: Value) -> str:
+    words = value if isinstance(value, list) else [value]
+    return key if value is True and key.startswith("--") else f"{key} {' '.join(map(str, words))}"
+
+
+def _nearest(demand: Demand, broken: list[str], said: Said) -> str:
+    """The nearest change with which a demand is kept; empty where none is known."""
+    if demand.solve:
+        number = _solved(demand, said)
+        return f"{demand.solve} {number}" if number else ""
+    if not demand.nearest:
+        key, _, words = broken[0].partition(" in ")
+        return f"{key} {nearest_word(str(said.settings[key]), words.split())}"
+    return _FILLED.sub(lambda each: str(said.value(each[1])), demand.nearest)
+
+
+def _solved(demand: Demand, said: Said) -> int | None:
+    """The whole number nearest to the value of a setting with which a demand is kept; of two, the lower one."""
+    start = int(float(str(said.value(demand.solve))))
+
+    def kept(number: int) -> bool:
+        settings: Settings = said.settings | {demand.solve: number}
+        return all(fulfilled(each, Said(settings, said.open, said.whole, said.defaults)) for each in demand.needs)
+
+    tried = (number for step in range(1, FARTHEST) for number in (start - step, start + step) if number > 0)
+    return next((number for number in tried if kept(number)), None)

@@ -1,0 +1,52 @@
+"""File rules: what a framework refuses of a launch file itself, each with the lines that break it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+from meshwright.launch.facts import Facts
+from meshwright.launch.imports.conditions import Said
+from meshwright.launch.imports.demands import FileRule, demanded
+from meshwright.launch.imports.options import option_rules
+from meshwright.launch.readers.limits import line_of, named_lines
+from meshwright.launch.readers.settings import LaunchSettings
+from meshwright.launch.readers.shell.expansion import UNKNOWN
+from meshwright.launch.spelling import Settings
+
+
+def file_rules(
+    name: str, read: LaunchSettings, known: Settings, facts: Facts, given: Collection[str] = ()
+) -> tuple[FileRule, ...]:
+    """Every rule about the settings of a file, kept or broken.
+
+    name: of its dialect; known: its settings as they are spelled, with variables of the environment; facts: of
+    the plan and its question, none where they are not known; given: settings that are said beside the file.
+    """
+    said = _said(read, known)
+    rules = [*option_rules(name, read, said, given), *demanded(name, said, facts)]
+    return tuple(_with_line(rule, read) for rule in rules)
+
+
+def broken_lines(rules: Collection[FileRule]) -> Iterator[str]:
+    """What is wrong by those rules that are broken."""
+    return (rule.reason for rule in rules if not rule.kept)
+
+
+def _said(read: LaunchSettings, known: Settings) -> Said:
+    """The settings with what is open in them; a file is not whole where conditions or words of it are undecided."""
+    opened = {each.key for each in read.settings if each.key and each.key not in known}
+    opened |= {key for key, value in known.items() if value == "auto" or UNKNOWN.search(str(value))}
+    whole = not read.undecided and all(each.key for each in read.settings)
+    return Said(known, frozenset(opened), whole)
+
+
+def _with_line(rule: FileRule, read: LaunchSettings) -> FileRule:
+    """A broken rule with the lines of the settings that break it."""
+    lines = {each.key: each.line for each in read.settings} | {
+        name: line_of(read.text, places[-1].start())
+        for name in read.environment
+        if (places := [*re.finditer(rf"\b{re.escape(name)}\s*[=:]", read.text)])
+    }
+    found = sorted({lines[key] for key in rule.keys if lines.get(key)})
+    return rule._replace(reason=f"{named_lines(found)}: {rule.reason}") if found else rule

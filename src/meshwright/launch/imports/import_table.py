@@ -1,0 +1,30 @@
+"""Import table: the settings of one framework as they are read."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+
+from meshwright.launch.table import LaunchTable, Row, launch_table
+
+TABLES = resources.files("meshwright.launch.imports") / "tables"
+
+
+def import_table(name: str) -> LaunchTable:
+    """The table of a framework: one for reading alone, or the one that also writes its files.
+
+    `like` names another that it changes, `program` the one of the arguments that stand beside it in a script.
+    """
+    own = TABLES / f"{name}.toml"
+    if not own.is_file():
+        return launch_table(name)
+    entry = tomllib.loads(own.read_text("utf-8"))
+    if "like" not in entry:
+        return LaunchTable(**entry)
+    like = launch_table(entry.pop("like"))
+    rows = like.rows | {field: Row(**row) for field, row in entry.pop("rows", {}).items()}
+    unpriced = like.unpriced | entry.pop("unpriced", {})
+    program = import_table(entry.pop("program")) if "program" in entry else like
+    ignored = (*like.ignored, *entry.pop("ignored", ()), *(program.ignored if program is not like else ()))
+    refused = like.refused | program.refused | entry.pop("refused", {})
+    return like.replace(**entry, rows=rows, unpriced=unpriced, refused=refused, ignored=ignored)

@@ -1,0 +1,34 @@
+"""Unread: why a launch file is no plan, all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.launch.imports.dialects import Dialect
+from meshwright.launch.readers.limits import named_lines
+from meshwright.launch.readers.settings import LaunchSettings
+
+
+def unread(
+    read: LaunchSettings, dialect: Dialect, gaps: Sequence[str], faults: Sequence[str], broken: Sequence[str]
+) -> str:
+    """The message: what the file leaves open, what is not valid in it, and which rules of its framework it breaks."""
+    parts = [
+        (gaps, "leaves open what the answer rests on"),
+        (faults, "is not valid"),
+        (broken, "breaks rules of its framework"),
+    ]
+    said = [f"{what}:{_listed(lines)}" for lines, what in parts if lines]
+    return f"{read.path!r} ({dialect.framework}) " + "\nIt also ".join(said) + (_not_followed(read) if gaps else "")
+
+
+def _not_followed(read: LaunchSettings) -> str:
+    more = ""
+    if read.undecided:
+        more += f"\n  conditions on {named_lines(read.undecided)} were not decided and neither branch was read"
+    absent = ", ".join(f"{name} (line {line})" for line, name in list(read.absent.items())[:10])
+    return more + (f"\n  scripts that are not beside it were not read: {absent}" if absent else "")
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "".join(f"\n  - {line}" for line in lines)

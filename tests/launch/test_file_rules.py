@@ -1,0 +1,339 @@
+"""What a framework refuses of a launch file itself is told as broken, all of it at once; what it takes is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands import asked
+from launch_examples import FILES, SAID
+from meshwright.launch.imports.conditions import Said, fulfilled
+from meshwright.launch.imports.demands import FILES as DEMANDS
+from meshwright.launch.imports.demands import FileRule, demands_of
+from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+
+SCRIPT = """#!/bin/bash
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+MODEL=(
+  --num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 --num-attention-heads 64 --group-query-attention
+  --num-query-groups 8 --seq-length 8192 --max-position-embeddings 8192 --position-embedding-type rope --swiglu
+  --disable-bias-linear --normalization RMSNorm --untie-embeddings-and-output-weights --vocab-size 128256
+)
+LAYOUT=(
+  --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4 --sequence-parallel
+  --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather
+)
+torchrun --nproc_per_node 8 --nnodes 8 pretrain_gpt.py ${MODEL[@]} ${LAYOUT[@]} --micro-batch-size 1 \\
+  --global-batch-size 256 --bf16 --lr 1e-4 --train-iters 100 --save /s --save-interval 100
+"""
+"""Accepted by parse_args and validate_args of Megatron-LM at the commit of the rules."""
+TORCH = "--tensor-model-parallel-size 1 --use-torch-fsdp2"
+PLAIN = "--sequence-parallel\n  --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"
+DEEPSPEED = (
+    '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 1,\n"zero_optimization": {"stage": 3},\n'
+    '"bf16": {"enabled": true}, "fp16": {"enabled": true}}'
+)
+ACCELERATE = """distributed_type: FSDP
+mixed_precision: bf16
+fsdp_config:
+  fsdp_version: 2
+  fsdp_reshard_after_forward: true
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAPP
+"""
+MEGATRON = [
+    ("positions", "beddings 8192", "beddings 4096", "line 5: ", "nearest: --max-position-embeddings 8192"),
+    ("param_gather_overlap", " --overlap-grad-reduce", "", "line 10: --overlap-param-gather without", "add --overlap"),
+    ("param_gather_sharded", "--use-distributed-optimizer ", "", "line 10: ", "add --use-distributed-optimizer"),
+    ("one_half_format", "--bf16", "--bf16 --fp16", "line 13: --bf16, --fp16: ", "leave out --fp16"),
+    ("fp8_or_fp4", "--bf16", "--bf16 --fp8-format hybrid --fp4-format e2m1", "line 13: ", "leave out --fp4-format"),
+    ("fp8_param_gather", PLAIN, "--fp8-format hybrid --fp8-param-gather", "line 9: ", "--use-distributed-optimizer"),
+    ("fp4_param_gather", "--bf16", "--bf16 --fp4-param-gather", "line 13: ", "add --fp4-format e2m1"),
+    ("layers_per_chunk", "--seq", "--num-layers-per-virtual-pipeline-stage 3 --seq", "lines 4, 5, 9: ", "stage 2"),
+    (
+        "one_way_to_interleave",
+        "--bf16",
+        "--bf16 --num-layers-per-virtual-pipeline-stage 5 --num-virtual-stages-per-pipeline-rank 4",
+        "line 13: ",
+        "leave out --num-layers-per-virtual-pipeline-stage",
+    ),
+    (
+        "chunks_or_layout",
+        "--bf16",
+        "--bf16 --num-virtual-stages-per-pipeline-rank 1 --pipeline-model-parallel-layout 'Et*20|t*20|t*20|t*20L'",
+        "line 13: ",
+        "leave out --num-virtual-stages-per-pipeline-rank",
+    ),
+    (
+        "uneven_ends_by_chunks",
+        "--bf16",
+        "--bf16 --num-layers-per-virtual-pipeline-stage 5 --decoder-first-pipeline-num-layers 20",
+        "line 13: ",
+        "leave out --num-layers-per-virtual-pipeline-stage",
+    ),
+    (
+        "interleaved_stages",
+        "--pipeline-model-parallel-size 4",
+        "--pipeline-model-parallel-size 1 --num-virtual-stages-per-pipeline-rank 2",
+        "line 9: ",
+        "leave out --num-virtual-stages-per-pipeline-rank",
+    ),
+    ("one_connection", "CONNECTIONS=1", "CONNECTIONS=8", "line 2: CUDA_DEVICE_MAX_CONNECTIONS 8", "CONNECTIONS=1"),
+    (
+        "several_connections",
+        "--bf16",
+        "--bf16 --use-megatron-fsdp --ckpt-format fsdp_dtensor",
+        "lines 2, 13: ",
+        "leave out CUDA_DEVICE_MAX_CONNECTIONS",
+    ),
+    (
+        "sharded_checkpoints",
+        "export CUDA_DEVICE_MAX_CONNECTIONS=1|--bf16",
+        "|--bf16 --use-megatron-fsdp --ckpt-format torch_dist",
+        "line 13: ",
+        "--ckpt-format fsdp_dtensor",
+    ),
+    ("checkpoints_of_shards", "--bf16", "--bf16 --ckpt-format fsdp_dtensor", "line 13: ", "--ckpt-format torch_dist"),
+    (
+        "torch_fsdp_degrees",
+        f"CONNECTIONS=1|--tensor-model-parallel-size 8|{PLAIN}",
+        f"CONNECTIONS=8|{TORCH} --no-gradient-accumulation-fusion|",
+        "line 9: ",
+        "--use-megatron-fsdp in its place",
+    ),
+    (
+        "torch_fsdp_optimizer",
+        "CONNECTIONS=1|--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4",
+        f"CONNECTIONS=8|{TORCH} --no-gradient-accumulation-fusion",
+        "lines 9, 10: ",
+        "leave out --use-distributed-optimizer",
+    ),
+    (
+        "torch_fsdp_weights",
+        f"CONNECTIONS=1|--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4|{PLAIN}",
+        f"CONNECTIONS=8|{TORCH}|",
+        "line 9: ",
+        "--no-gradient-accumulation-fusion",
+    ),
+    ("tp_comm_overlap", "--sequence-parallel", "--tp-comm-overlap", "line 9: ", "add --sequence-parallel"),
+    (
+        "full_recompute",
+        "--bf16",
+        "--bf16 --recompute-granularity full",
+        "line 13: --recompute-granularity full without --recompute-method or --recompute-num-layers",
+        "--recompute-method uniform --recompute-num-layers 1",
+    ),
+    (
+        "selective_recompute",
+        "--bf16",
+        "--bf16 --recompute-granularity selective --recompute-num-layers 1",
+        "line 13: ",
+        "leave out --recompute-method",
+    ),
+    ("distributed_recompute", "--bf16", "--bf16 --distribute-saved-activations", "line 13: ", "leave out --distribute"),
+    ("one_batch_size", "--bf16", "--bf16 --step-batch-size-schedule 0:16", "lines 12, 13: |line 13: ", "leave out"),
+    ("steps_or_samples", "--bf16", "--bf16 --lr-decay-samples 1000", "line 13: ", "in steps"),
+    ("samples_or_steps", "--train-iters 100", "--train-samples 9 --lr-decay-iters 9", "line 13: ", "in samples"),
+    ("one_warmup", "--bf16", "--bf16 --lr-warmup-fraction 0.1 --lr-warmup-iters 10", "line 13: ", "leave out --lr-w"),
+    ("learning_rates", "--bf16", "--bf16 --min-lr 1e-3", "line 13: ", "nearest: --min-lr 1e-4"),
+    ("save_interval", "--save-interval 100", "", "line 13: --save /s without ", "add --save-interval"),
+    ("hierarchical_context_sizes", "--bf16", "--bf16 --cp-comm-type a2a+p2p", "line 13: ", "add --hierarchical"),
+    ("latent_or_grouped", "--bf16", "--bf16 --multi-latent-attention", "lines 4, 13: ", "leave out --group-query"),
+    ("offloaded_optimizer", "--bf16", "--bf16 --optimizer-cpu-offload", "line 13: ", "add --use-precision-aware"),
+    ("one_data_source", "--bf16", "--bf16 --mock-data --data-path /d", "line 13: ", "leave out --mock-data"),
+    ("fp16_cross_entropy", "--bf16", "--bf16 --fp16-lm-cross-entropy", "line 13: ", "leave out --fp16-lm"),
+    ("fp32_residual", "--bf16", "--fp32-residual-connection", "line 13: ", "add --bf16"),
+    ("known_options", "--sequence-parallel", "--sequence-paralel", "line 9: ", "(nearest: --sequence-parallel)"),
+    ("option_values", "--bf16", "--bf16 --lr-decay-style cosin", "line 13: ", "nearest: --lr-decay-style cosine"),
+    ("option_values", "--bf16", "--bf16 true", "line 13: --bf16 takes no value", "nearest: --bf16"),
+]
+"""Of Megatron-LM: the rule, what of the script is replaced by what (several with a bar between), and what is said. Its
+own parse_args and validate_args, and its TransformerConfig for recomputation, refuse each.
+"""
+
+
+def told(folder: Path, name: str, text: str, **values: str) -> tuple[LaunchQuestion | None, str]:
+    """The question of a file, or why there is none."""
+    path = folder / name
+    path.write_text(text)
+    options = {"model": "llama-3.1-8b"} if not name.endswith(".sh") else {}
+    given = Given(cluster="8x8:h100", values=values, **options)
+    try:
+        return question_of_file(path, given), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def broken(question: LaunchQuestion | None) -> dict[str, FileRule]:
+    assert question is not None
+    return {rule.name: rule for rule in question.rules if not rule.kept}
+
+
+def replaced(old: str, new: str) -> str:
+    text = SCRIPT
+    for one, other in zip(old.split("|"), new.split("|") if "|" in old else [new], strict=True):
+        assert one in text
+        text = text.replace(one, other, 1)
+    return text
+
+
+def test_a_script_that_megatron_takes_breaks_nothing(tmp_path: Path) -> None:
+    question, why = told(tmp_path, "run.sh", SCRIPT)
+    assert not why
+    assert not broken(question)
+    answer = asked("check", "--from", str(tmp_path / "run.sh"), "--cluster", "8x8:h100")
+    assert answer.code == 0
+
+
+@pytest.mark.parametrize(("rule", "old", "new", "place", "nearest"), MEGATRON)
+def test_what_megatron_refuses_is_broken_with_its_line_and_the_nearest_change(
+    tmp_path: Path, rule: str, old: str, new: str, place: str, nearest: str
+) -> None:
+    question, why = told(tmp_path, "run.sh", replaced(old, new))
+    reasons = [why] if question is None else [broken(question)[rule].reason]
+    assert any(each in reason for reason in reasons for each in place.split("|")), reasons
+    assert any(nearest in reason for reason in reasons), reasons
+    if question is not None:
+        assert set(broken(question)) == {rule}
+        code = asked("check", "--from", str(tmp_path / "run.sh"), "--cluster", "8x8:h100").code
+        assert code == 2
+
+
+def test_every_demand_has_an_example() -> None:
+    demands = demands_of("megatron-lm")
+    assert demands is not None
+    assert {each.name for each in demands.demands} <= {rule for rule, *_ in MEGATRON}
+    names = {file.name.removesuffix(".toml") for file in DEMANDS.iterdir() if file.name.endswith(".toml")}
+    assert names == {"megatron-lm", "deepspeed", "accelerate"}
+
+
+def test_two_half_formats_of_deepspeed_are_broken(tmp_path: Path) -> None:
+    question, _ = told(tmp_path, "ds.json", DEEPSPEED, **{"job.sequence_length": "4096"})
+    assert broken(question)["one_half_format"].reason.startswith("line 3: ")
+    question, _ = told(
+        tmp_path, "ds.json", DEEPSPEED.replace('"fp16": {"enabled": true}', '"fp16": {"enabled": false}')
+    )
+    again, _ = told(tmp_path, "ds.json", (tmp_path / "ds.json").read_text(), **{"job.sequence_length": "4096"})
+    assert not broken(again)
+
+
+def test_a_misspelt_policy_of_accelerate_is_broken(tmp_path: Path) -> None:
+    said = {"job.sequence_length": "4096", "plan.micro_batch": "1", "job.global_batch": "64"}
+    question, _ = told(tmp_path, "a.yaml", ACCELERATE, **said)
+    reason = broken(question)["wrap_policy"].reason
+    assert reason.startswith("lines 1, 6: ")
+    assert reason.endswith("nearest: fsdp_config.fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP")
+    question, _ = told(
+        tmp_path, "a.yaml", ACCELERATE.replace("WRAPP", "WRAP").lower().replace("fsdp\n", "FSDP\n"), **said
+    )
+    assert not broken(question)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_files_that_people_run_break_nothing(tmp_path: Path, name: str) -> None:
+    for each, text in FILES.items():
+        (tmp_path / each).write_text(text)
+    partial = name in ("deepspeed.json", "accelerate.yaml", "bridge.py")
+    said = {key: value for key, value in SAID.items() if partial and (key != "function" or name == "bridge.py")}
+    given = Given(cluster="2x8:h100", model="llama-3.1-8b" if partial else None, values=said)
+    question = question_of_file(tmp_path / name, given)
+    assert not broken(question)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        replaced("--bf16", "--bf16 --use-fused-rotary-pos-emb --own-flag"),
+        replaced("pretrain_gpt.py", "train.py").replace("--bf16", "--bf16 --own-flag"),
+        replaced("--bf16", "--bf16 --data-impl mmap --checkpoint-num-layers 1"),
+        replaced("--overlap-grad-reduce", "").replace("${LAYOUT[@]}", "${LAYOUT[@]} $1"),
+        replaced("--overlap-grad-reduce", "").replace("torchrun", "if [ -e /x ]; then LAYOUT+=(--y); fi\ntorchrun"),
+        replaced("CONNECTIONS=1", "CONNECTIONS=${CONNECTIONS}"),
+    ],
+    ids=["a fork", "another script", "an older release", "words from outside", "a condition", "a variable"],
+)
+def test_what_may_be_otherwise_is_not_called_broken(tmp_path: Path, text: str) -> None:
+    question, why = told(tmp_path, "run.sh", text)
+    if question is None:
+        assert "breaks rules" not in why
+    else:
+        assert not broken(question)
+
+
+def test_an_option_that_a_copy_of_the_script_has_is_taken_as_one(tmp_path: Path) -> None:
+    text = replaced("--bf16", "--bf16 --own-flag")
+    assert set(broken(told(tmp_path, "run.sh", text)[0])) == {"known_options"}
+    assert not broken(told(tmp_path, "run.sh", text, **{"--own-flag": "true"})[0])
+
+
+def test_the_connections_matter_before_blackwell_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(replaced("CONNECTIONS=1", "CONNECTIONS=8"))
+    assert set(broken(question_of_file(path, Given(cluster="8x8:b200")))) == set()
+    path.write_text(replaced("export CUDA_DEVICE_MAX_CONNECTIONS=1", ""))
+    assert not broken(question_of_file(path, Given(cluster="8x8:h100")))
+
+
+def test_all_faults_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    text = replaced("beddings 8192", "beddings 4096").replace("--sequence-parallel", "--sequence-paralel")
+    text = text.replace("256", "250").replace("--bf16", "--bf16 --num-virtual-stages-per-pipeline-rank 5")
+    path.write_text(text)
+    answer = asked("check", "--from", str(path), "--cluster", "8x8:h100", "--json")
+    rules = json.loads(answer.out)["rules"]
+    assert answer.code == 2
+    found = {each["name"]: each["about"] for each in rules if not each["kept"]}
+    assert found == {"positions": "file", "known_options": "file", "microbatch_groups": "plan"}
+    path.write_text(text.replace("--bf16", "--bf16 --fp8-format e5m2"))
+    message = asked("check", "--from", str(path), "--cluster", "8x8:h100").message
+    assert "--fp8-format e5m2" in message
+    assert "--sequence-paralel (nearest: --sequence-parallel)" in message
+    assert "--max-position-embeddings 4096" in message
+    assert "microbatch_groups" in message
+
+
+def test_a_degree_that_is_no_number_hides_what_rests_on_it(tmp_path: Path) -> None:
+    text = replaced("beddings 8192", "beddings 4096").replace("parallel-size 8", "parallel-size eight")
+    question, why = told(tmp_path, "run.sh", text.replace("256", "250"))
+    assert question is None
+    assert "'eight' is not a whole number" in why
+    assert "--max-position-embeddings 4096" in why
+    assert "world_size" not in why
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_explain_and_plan_tell_what_is_refused(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(replaced("beddings 8192", "beddings 4096"))
+    options = ("--from", str(path), "--cluster", "8x8:h100")
+    answer = asked(command, *options)
+    assert answer.code == 0
+    assert "refuses this file" in answer.out
+    assert "line 5: --max-position-embeddings 4096" in answer.out
+    document = json.loads(asked(command, *options, "--json").out)
+    assert [each["rule"] for each in document["launch_file"]["broken"]] == ["positions"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("--a", True),
+        ("not --a", False),
+        ("--b", False),
+        ("not --b", True),
+        ("--open", None),
+        ("not --open or --a", True),
+        ("--open or --b", None),
+        ("X_Y = 1", None),
+        ("--a in 1 2 3", True),
+        ("--a != 3", False),
+        ("--a >= --c", True),
+        ("--a > --b", None),
+        ("--a * --c divides --a + --a", True),
+        ("--word > 1", None),
+    ],
+)
+def test_a_condition_holds_or_not_or_is_open(condition: str, holds: bool | None) -> None:
+    said = Said({"--a": "3", "--word": "x"}, open=frozenset({"--open"}), defaults={"--c": 2})
+    assert fulfilled(condition, said) is holds
