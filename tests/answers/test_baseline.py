@@ -59,7 +59,7 @@ def test_answers_of_a_file_are_plan_files(script: str, command: str, tmp_path: P
 
 def test_the_patch_to_the_best_plan_makes_the_file_that_plan(script: str) -> None:
     document = asked("plan", "--from", script, "--cluster", "h100", "--pp", "4", "--json").document
-    added = [line[1:] for line in document["launch_patch"]["patch"].split("\n") if line.startswith("+ ")]
+    added = [line[1:] for line in document["launch_patch"]["patch"].split("\n") if line.startswith("+")]
     assert any("'Et" in line or "--pipeline-model-parallel-size 4" in line for line in added)
 
 

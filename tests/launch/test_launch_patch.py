@@ -181,14 +181,12 @@ def test_explain_shows_the_change_that_its_options_ask_for(tmp_path: Path) -> No
 def test_the_screen_holds_the_patch_as_it_is_applied(tmp_path: Path) -> None:
     """Long lines whole, with tabs and what is a mark elsewhere."""
     path = tmp_path / "run.sh"
-    text = (
-        SCRIPT.replace("TP=2\n", "TP=2; D=`pwd` # **here**\n").replace("    --num", "\t--num").replace("# sizes", "\\")
-    )
-    path.write_text(text.replace("32000 \\", f"32000 # {'sizes ' * 40}"))
+    text = SCRIPT.replace("TP=2\n", "TP=2; D=`pwd` # **here**\n").replace("    --micro", "\t--micro")
+    path.write_text(text.replace("size 64\n", f"size 64 # {'sequences ' * 40}\n"))
     options = ("--from", str(path), "--cluster", "h100", "--tp", "4", "--micro-batch", "1", "--recompute", "full")
     diff = json.loads(asked("explain", *options, "--json").out)["launch_patch"]["patch"]
     assert "`pwd` # **here**" in diff
-    assert "\t--num" in diff
+    assert "\t--micro" in diff
     assert max(map(len, diff.splitlines())) > 200
     assert diff in asked("explain", *options).out
 

@@ -13,6 +13,7 @@ from meshwright.launch.fields import fields_of
 from meshwright.launch.imports.folder import SCRIPT, constants_beside
 from meshwright.launch.imports.patch import OF_THE_SCRIPT, Patch, patch_of
 from meshwright.launch.imports.question import LaunchQuestion
+from meshwright.launch.readers.settings import FileSetting
 from meshwright.search.find import SearchResult
 from meshwright.search.rank import LEAST_GAIN
 from meshwright.search.sensitivity import cheapest_safe, sensitivity
@@ -78,6 +79,7 @@ def launch_patch_entry(change: LaunchPatch | None) -> dict[str, Any]:
             "device_bytes": wish.estimate.memory.device,
             "settings": patch.settings,
             "patch": patch.diff,
+            "besides": list(patch.besides),
         }
     }
 
@@ -113,8 +115,10 @@ def _by_hand(question: LaunchQuestion, change: LaunchPatch) -> Iterator[str]:
         yield f"Change these by hand, in {name} and in {SCRIPT} beside it, or write both anew with meshwright launch:"
     elif any(key.startswith(OF_THE_SCRIPT) for key in patch.settings):
         yield f"Change these by hand, in {name} and in your training script:"
+    elif any(_is_computed(each, patch) for each in question.settings.settings):
+        yield f"Change these by hand; {name} computes some of them or takes them from outside:"
     else:
-        yield "Change these by hand; the file computes them or takes them from outside:"
+        yield f"Change these by hand, in {name}:"
     own = {each.key for each in question.settings.settings if each.line}
     for key, value in patch.settings.items():
         words = f"- leave out {key}" if value is None else f"- set {key}{'' if value is True else f' {value}'}"
@@ -125,6 +129,12 @@ def _by_hand(question: LaunchQuestion, change: LaunchPatch) -> Iterator[str]:
         written = fields[question.table.script[constant]] if value is None else value
         beside = f"set {constant} = {written!r} in {SCRIPT}"
         yield f"{words}, and {beside}" if key in own else f"- {beside}"
+    yield from (f"- {each}" for each in patch.besides)
+
+
+def _is_computed(setting: FileSetting, patch: Patch) -> bool:
+    """Whether the value of a setting that changes stands nowhere in the file."""
+    return setting.key in patch.settings and setting.value is not True and setting.span is None
 
 
 def _wishes(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Collection
 from typing import NamedTuple
 
+from meshwright.launch.imports.places import kin_of
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
-from meshwright.launch.table import Value
+from meshwright.launch.table import LaunchTable, Value
 
 _ENDS = {"yaml": ":", "json": '"\\s*:', "toml": "\\s*=", "python": "="}
 """What follows the name of a key."""
@@ -22,10 +24,13 @@ class Edit(NamedTuple):
     text: str
 
 
-def edit_of(read: LaunchSettings, keys: set[str], name: str, value: Value | None) -> Edit | None:
+def edit_of(
+    read: LaunchSettings, table: LaunchTable, name: str, value: Value | None, gone: Collection[str] = ()
+) -> Edit | None:
     """What changes in the text for one setting; None where that cannot be told.
 
-    keys: of settings beside which a new one may stand; value: the new one; None: the setting is left out.
+    table: of its framework, beside whose settings a new one may stand; value: the new one; None: the setting is left
+    out; gone: settings that are left out, beside which nothing stands.
     """
     given = read.by_key().get(name)
     if given is not None and value is True and given.value is True:
@@ -34,7 +39,10 @@ def edit_of(read: LaunchSettings, keys: set[str], name: str, value: Value | None
         return Edit(*given.span, _written(read.form, value)) if given.span else None
     if value is None:
         return None if given is None else _removed(read, given)
-    return _added_flag(read, keys, name, value) if read.form == "shell" else _added_key(read, keys, name, value)
+    if read.form == "shell":
+        kin = [each for each in kin_of(name, read, table) if each.key not in gone]
+        return _added_flag(read, kin, name, value)
+    return _added_key(read, table.keys, name, value)
 
 
 def _written(form: str, value: Value) -> str:
@@ -65,13 +73,17 @@ def _start_of_line(text: str, line: int) -> int:
     return start
 
 
-def _added_flag(read: LaunchSettings, keys: set[str], name: str, value: Value) -> Edit | None:
-    """A flag before another one that the table knows."""
+def _added_flag(read: LaunchSettings, kin: list[FileSetting], name: str, value: Value) -> Edit | None:
+    """A flag beside the one that it is most akin to: before it, or behind it where a quote opens before it."""
     flag = name if value is True else f"{name} {_written('shell', value)}"
-    for each in read.settings:
-        if each.key in keys and (place := _place_of_flag(read.text, each)):
-            quoted = read.text[place[0] - 1 : place[0]] in ('"', "'")
-            return None if quoted else Edit(place[0], place[0], f"{flag} ")
+    for each in kin:
+        if (place := _place_of_flag(read.text, each)) is None:
+            continue
+        if read.text[place[0] - 1 : place[0]] not in ('"', "'"):
+            return Edit(place[0], place[0], f"{flag} ")
+        stop = each.span[1] if each.span else place[1]
+        if each.value is True or each.span:
+            return Edit(stop, stop, f" {flag}")
     return None
 
 
@@ -121,7 +133,7 @@ def _removed(read: LaunchSettings, setting: FileSetting) -> Edit | None:
         stop = setting.span[1] if setting.span and place and place[1] < setting.span[0] <= place[1] + 1 else None
         if place is None or (setting.value is not True and stop is None):
             return None
-        return Edit(place[0], place[1] if stop is None else stop, "")
+        return _without(read.text, place[0], place[1] if stop is None else stop)
     if setting.span is None or read.form == "python":
         return None
     key = setting.key if setting.key.startswith("--") else setting.key.rpartition(".")[2]
@@ -136,3 +148,14 @@ def _removed(read: LaunchSettings, setting: FileSetting) -> Edit | None:
         not read.text[line:start].strip() and not read.text[stop : end if end >= 0 else None].partition("#")[0].strip()
     )
     return Edit(line, len(read.text) if end < 0 else end + 1, "") if alone and read.form != "json" else None
+
+
+def _without(text: str, start: int, stop: int) -> Edit:
+    """A flag out of a script: with its line where it stands alone there, else with the blank beside it."""
+    line, end = text.rfind("\n", 0, start) + 1, text.find("\n", stop)
+    behind = text[stop : end if end >= 0 else None].strip()
+    continued = text[: max(line - 1, 0)].endswith("\\")
+    if line and end >= 0 and not text[line:start].strip() and (behind == "\\" or (not behind and not continued)):
+        return Edit(line, end + 1, "")
+    last = text[stop : stop + 1] in ("", "\n") and text[start - 1 : start] == " " and start - 1 > line
+    return Edit(start - last, stop + (text[stop : stop + 1] == " "), "")

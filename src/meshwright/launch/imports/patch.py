@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -10,9 +11,10 @@ from meshwright.errors import InvalidInput, MeshwrightError
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import differences, fields_of
 from meshwright.launch.imports.edits import Edit, edit_of
+from meshwright.launch.imports.file_rules import file_rules
 from meshwright.launch.imports.question import LaunchQuestion, question_of_file
 from meshwright.launch.spelling import Settings, settings_of
-from meshwright.launch.table import Value
+from meshwright.launch.table import LaunchTable, Value
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 
@@ -27,6 +29,8 @@ class Patch(NamedTuple):
     """What changes, as the framework spells it; None: it is left out."""
     diff: str
     """As `patch` takes it; empty where the file says these settings in a way that only its author can change."""
+    besides: tuple[str, ...] = ()
+    """What the framework would refuse of the file with these settings, where only its author can tell what to do."""
 
 
 def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
@@ -45,12 +49,13 @@ def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
         return Patch({}, "")
     if any(key.startswith(OF_THE_SCRIPT) for key in changed):
         return Patch(changed, "")
+    gone = {key for key, value in changed.items() if value is None}
     for tried in ([key for key in changed if key in given], [*changed]):
-        edits = [edit_of(question.settings, question.table.keys, key, changed[key]) for key in tried]
+        edits = [edit_of(question.settings, question.table, key, changed[key], gone) for key in tried]
         text = _applied(question.settings.text, [edit for edit in edits if edit]) if all(edits) else ""
         if text and _is_plan(question, text, plan, inputs):
             return Patch({key: changed[key] for key in tried}, _diff(question, text))
-    return Patch(changed, "")
+    return Patch(changed, "", tuple(_newly_broken(question, changed, plan, inputs)))
 
 
 def _spelled(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Settings:
@@ -59,9 +64,40 @@ def _spelled(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Settings:
     """
     table, padding = question.table, question.table.rows.get("runtime.vocabulary_multiple")
     spelled = settings_of(fields_of(plan, inputs), facts_of(plan, inputs), table)
-    if padding and padding.key not in question.settings.by_key():
+    given = question.settings.by_key()
+    if padding and padding.key not in given:
         spelled.pop(padding.key, None)
+    spelled |= _by_layers_of_a_chunk(table, spelled, given, plan, inputs)
     return {key: value for key, value in spelled.items() if key in table.keys and not key.startswith("model")}
+
+
+def _by_layers_of_a_chunk(
+    table: LaunchTable, spelled: Settings, given: Collection[str], plan: Plan, inputs: Inputs
+) -> Settings:
+    """The chunks of a stage by the layers of one, where the file counts them so and all have as many; the setting that
+    counts chunks is taken out of what is spelled.
+    """
+    by_layers, by_chunks = (table.rows.get(f"plan.{name}") for name in ("layers_per_chunk", "vpp"))
+    if not by_layers or not by_chunks or by_layers.key not in given or by_chunks.key not in spelled:
+        return {}
+    ends = plan.first_stage_layers + plan.last_stage_layers
+    layers = inputs.model.num_layers + plan.embedding_as_layer + plan.head_as_layer
+    if ends or layers % (plan.pp * plan.vpp):
+        return {}
+    del spelled[by_chunks.key]
+    return {by_layers.key: layers // (plan.pp * plan.vpp)}
+
+
+def _newly_broken(
+    question: LaunchQuestion, changed: dict[str, Value | None], plan: Plan, inputs: Inputs
+) -> Iterator[str]:
+    """What the framework would refuse of the file with other settings, and takes as it is."""
+    broken = {rule.name for rule in question.rules if not rule.kept}
+    settings = {key: value for key, value in (question.spelled | changed).items() if value is not None}
+    rules = file_rules(
+        question.dialect.name, question.settings, settings, facts_of(plan, inputs), question.given.values
+    )
+    return (rule.reason for rule in rules if not rule.kept and rule.name not in broken)
 
 
 def _spelled_otherwise(question: LaunchQuestion, keys: list[str]) -> list[str]:
@@ -102,10 +138,13 @@ def _applied(text: str, edits: list[Edit]) -> str:
 
 
 def _is_plan(question: LaunchQuestion, text: str, plan: Plan, inputs: Inputs) -> bool:
-    """Whether the patched file is read as the plan, with the same model, batch and precision."""
+    """Whether the patched file is read as the plan, with the same model, batch and precision, and breaks no rule of its
+    framework that the file itself keeps.
+    """
     try:
         again = question_of_file(question.path, question.given, text)
-        return not differences(plan, inputs, again.plan, again.inputs)
+        broken, now = ({rule.name for rule in each.rules if not rule.kept} for each in (question, again))
+        return now <= broken and not differences(plan, inputs, again.plan, again.inputs)
     except (MeshwrightError, InvalidInput):
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.launch.readers.limits import line_of
-from meshwright.launch.readers.settings import OBJECT, LaunchSettings
+from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.table import LaunchTable
 
 
@@ -25,6 +25,23 @@ def place_of(key: str, read: LaunchSettings, table: LaunchTable) -> str:
     if nearest_setting is None:
         return f" (the file has no settings up to its end, line {line_of(read.text, len(read.text))})"
     return f" (it would stand beside {nearest_setting.key} in line {nearest_setting.line})"
+
+
+def kin_of(key: str, read: LaunchSettings, table: LaunchTable) -> list[FileSetting]:
+    """The settings of a file that its table knows, the most akin to a new one first: of the same part of the question,
+    then nearest to it in the table.
+    """
+    order = [(field.partition(".")[0], name) for field, row in table.rows.items() for name in (row.key, *row.aliases)]
+    order += [
+        (choice.part, name)
+        for choice in table.choices
+        for case in choice.cases
+        for name in (*case.settings, *case.also)
+    ]
+    at = {name: (part, index) for index, (part, name) in reversed([*enumerate(order)])}
+    part, index = at.get(key, ("", 0))
+    there = [each for each in read.settings if each.key in at and each.line]
+    return sorted(there, key=lambda each: (at[each.key][0] != part, abs(at[each.key][1] - index)))
 
 
 def left_to_the_script(key: str, read: LaunchSettings, name: str = "") -> str:
