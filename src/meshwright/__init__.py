@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from meshwright.answers.public.memo import MemoAnswer as MemoAnswer
     from meshwright.answers.public.memo import memo as memo
     from meshwright.answers.public.plans import PlanAnswer as PlanAnswer
-    from meshwright.answers.public.read_launch import read_launch as read_launch
     from meshwright.answers.sweep.run import SweepResult as SweepResult
     from meshwright.answers.sweep.run import sweep as sweep
     from meshwright.answers.vary import vary as vary
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from meshwright.errors import NothingFits as NothingFits
     from meshwright.errors import NotModelled as NotModelled
     from meshwright.errors import UnknownName as UnknownName
+    from meshwright.launch.imports.question import read_launch as read_launch
     from meshwright.layout.plan import Plan as Plan
     from meshwright.layout.plan import Recompute as Recompute
     from meshwright.layout.recompute_modules import RecomputeModules as RecomputeModules
@@ -102,7 +102,7 @@ _HOMES = {
     "memo": "answers.public.memo",
     "plan": "answers.ask",
     "read_cluster": "specs.read_cluster",
-    "read_launch": "answers.public.read_launch",
+    "read_launch": "launch.imports.question",
     "read_model": "specs.read_model",
     "read_runtime": "specs.runtime",
     "runs": "validation.logs.answer",

@@ -298,7 +298,7 @@ def test_plan_files_are_compared_with_each_other_and_with_lines(tmp_path: Path) 
     file = tmp_path / "plan.json"
     file.write_text(asked("plan", *LLAMA, "--json").out, "utf-8")
     held = json.loads(file.read_text("utf-8"))["plans"]
-    document = answered("--plan-file", str(file), "--plan-file", f"{file}:2", "--plan", "tp=2")
+    document = answered("--plan-file", str(file), "--plan-file", f"{file}:2", "--plan", "tp=4")
     assert [entry["plan"] for entry in document["plans"][:2]] == [held[0]["plan"], held[1]["plan"]]
     assert [entry["file"] for entry in document["plans"]] == [str(file), f"{file}:2", None]
     other = tmp_path / "other.json"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from meshwright.arguments import checked
 from meshwright.errors import IllegalPlan, InvalidInput, InvalidSpec, UnknownName
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import question_of
@@ -85,6 +86,7 @@ class LaunchQuestion:
     inputs: Inputs
 
 
+@checked
 def read_launch(
     launch_file: str | Path,
     cluster: str | None = None,
