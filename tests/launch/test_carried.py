@@ -104,6 +104,27 @@ def test_yarn_from_nobody_knows_where_is_refused() -> None:
         carried("qwen3-8b", YARN)
 
 
+@pytest.mark.parametrize(
+    ("name", "config", "key", "value"),
+    [
+        ("llama-3.1-8b", LLAMA_31, "high_freq_factor", 8.0),
+        ("llama-3.1-8b", LLAMA_31, "original_max_position_embeddings", 4096),
+        ("kimi-k2", DEEPSEEK, "beta_fast", 1.0),
+    ],
+)
+def test_positions_that_no_option_says_are_refused(name: str, config: dict[str, Any], key: str, value: float) -> None:
+    """Kimi K2's config.json has a beta_fast of 1; Megatron-LM takes 32 under latent attention."""
+    changed = config | {"rope_scaling": config["rope_scaling"] | {key: value}}
+    with pytest.raises(InvalidSpec, match=rf"{key}: is {value:g}; Megatron-LM takes .* no setting for it"):
+        carried(name, changed)
+
+
+def test_a_recipe_says_what_no_option_does() -> None:
+    config = DEEPSEEK | {"rope_scaling": DEEPSEEK["rope_scaling"] | {"beta_fast": 1.0}}
+    settings = carried_settings(with_values("kimi-k2", config), launch_table("megatron-bridge"))
+    assert settings["--beta-fast"] == 1.0
+
+
 def test_gpt_oss_is_balanced_by_no_loss() -> None:
     """Its config.json has a coefficient of 0.9, which transformers does not add by itself."""
     settings = carried("gpt-oss-20b", {"model_type": "gpt_oss", "router_aux_loss_coef": 0.9})

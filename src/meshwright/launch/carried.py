@@ -15,15 +15,17 @@ ORIGINAL = "rope.original_max_position_embeddings"
 
 def carried_settings(model: Model, table: LaunchTable) -> Settings:
     """What a table makes of the values of a model's config.json; raises `InvalidSpec` where a framework would take a
-    value of its own for one that the file leaves out.
+    value of its own for one that the file leaves out, or for another one that no setting says.
     """
     latent = any(kind.attention.latent for kind in model.layer_kinds)
     values: dict[str, Any] = {"model_type": model.family, "latent_attention": latent, **model.config_values}
     _require_original(values, table)
+    _require_only(values, table)
     settings: Settings = {}
-    for each in table.carried:
-        counts = "{count}" not in each.settings.values() or isinstance(values.get(each.value), int | float)
-        if counts and each.value in values and all(_is(values, key, wanted) for key, wanted in each.when.items()):
+    said = [each for each in table.carried if each.value in values and each.is_said(bool(table.recipe))]
+    for each in said:
+        counts = "{count}" not in each.settings.values() or isinstance(values[each.value], int | float)
+        if counts and all(_is(values, key, wanted) for key, wanted in each.when.items()):
             settings |= {key: _spelled(form, values[each.value]) for key, form in each.settings.items()}
     return settings
 
@@ -32,11 +34,24 @@ def _require_original(values: dict[str, Any], table: LaunchTable) -> None:
     """Source: Megatron-LM, argument_utils.py, _apply_yarn_config_from_args, which takes 4096 where nothing is said."""
     if values.get("rope.rope_type") != "yarn" or ORIGINAL in values:
         return
-    named = [each.when for each in table.carried if each.value == ORIGINAL]
+    named = [each.when for each in table.carried if each.value == ORIGINAL and each.only is None]
     if any(all(_is(values, key, wanted) for key, wanted in when.items()) for when in named):
         what = "is missing, and so is max_position_embeddings: add one of them to the model's config.json"
         subject = f"a launch of {table.framework} ({table.release})"
         raise InvalidSpec(subject, [Fault(f"model.{ORIGINAL}", f"{what}; {table.framework} would take 4096")])
+
+
+def _require_only(values: dict[str, Any], table: LaunchTable) -> None:
+    faults = [
+        Fault(f"model.{each.value}", f"is {given:g}; {table.framework} takes {each.only:g}, and has no setting for it")
+        for each in table.carried
+        if each.only is not None and not each.is_said(bool(table.recipe))
+        if all(_is(values, key, wanted) for key, wanted in each.when.items())
+        for given in [values.get(each.value)]
+        if isinstance(given, int | float) and given != each.only
+    ]
+    if faults:
+        raise InvalidSpec(f"a launch of {table.framework} ({table.release})", faults)
 
 
 def _is(values: dict[str, Any], key: str, wanted: Value) -> bool:

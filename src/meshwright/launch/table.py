@@ -83,8 +83,14 @@ class Carried(Spec):
     """Its key in `Model.config_values`."""
     when: dict[str, Value] = {}
     """Values of other keys that go with it, one or a list of some; an empty text: that the key is not there."""
-    settings: dict[str, Value]
+    settings: dict[str, Value] = {}
     """`{value}`: the value itself; `{count}`: as a whole number."""
+    only: float | None = None
+    """The only value that a command line takes, which has no option for it; the settings are those of a recipe."""
+
+    def is_said(self, recipe: bool) -> bool:
+        """Whether there are settings for the value; recipe: whether they are fields of one."""
+        return bool(self.settings) and (self.only is None or recipe)
 
 
 class LaunchTable(Spec):
