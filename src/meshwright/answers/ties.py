@@ -17,7 +17,7 @@ from meshwright.search.ties import AXES, complexity, share_of_layouts, share_of_
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
-AS_PUBLISHED = "is split as the fastest published run of a job of this model"
+AS_PUBLISHED = "is split as the fastest published run of this model"
 
 
 def ties_entry(result: SearchResult) -> dict[str, Any]:
@@ -71,12 +71,12 @@ def proven_words(result: SearchResult) -> str:
     best, proven = result.best[0], result.proven
     if proven is None or has_published_layout(Plans.of([best.plan]), result.inputs).item():
         return ""
-    slower = f"{pace(proven, best)} with these settings"
+    slower = f"{pace(proven, best)} as predicted here"
     risk = f", but it is {proven.verdict} (probability of fitting {proven.fit.probability:.0%})"
     risky = risk if proven.verdict > best.verdict else ""
     ran = fastest_run_of(proven.plan, result.inputs)
     measured = f"that run {_took(ran)}" if ran else "no published run confirms that"
-    return f"`{proven.plan}` {AS_PUBLISHED}, and predicted to be {slower}{risky}; {measured}"
+    return f"`{proven.plan}` {AS_PUBLISHED}, and {slower}{risky}; {measured}"
 
 
 def _took(ran: FastestRun) -> str:

@@ -82,7 +82,7 @@ def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
         f"{format_count(cost.tokens)} tokens",
         f"{cost.days:,.1f} days",
         f"8 in 10 take {cost.range_days[0]:,.0f} to {cost.range_days[1]:,.0f}; {cost.words}, "
-        "without interruptions" + ("" if inputs.job.tokens else "; `--tokens` sets another number"),
+        "without interruptions" + ("" if inputs.job.tokens else "; see `--tokens`"),
     )
     if memo.existing:
         yield _against_today(memo.existing, best)
@@ -93,7 +93,7 @@ def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
         f"of {format_gib(fit.visible_bytes)} usable: {best.verdict}, probability of fitting {fit.probability:.0%}",
     )
     yield _limit(memo)
-    if equal := _equal(memo):
+    if equal := equal_plans(memo):
         yield "alternatives", *equal
 
 
@@ -108,7 +108,7 @@ def _limit(memo: Memo) -> tuple[str, str, str]:
     if largest is local:
         text += f", as on one accelerator; no other part takes {GROWS:.0%}"
     elif local.share_after > largest.share_after:
-        text += f"; {local.name}, as on one accelerator, {percent(local.share_after)}"
+        text += f"; {local.name} take {percent(local.share_after)}"
     if found.grows and found.reference:
         on, most = accelerators(found.reference.gpus), found.chosen
         grown = f"{most.name}, from {percent(most.share_before)} to {percent(most.share_after)}"
@@ -130,14 +130,14 @@ def _speed_up(memo: Memo) -> tuple[str, str]:
         on = "the whole cluster" if memo.scaling.baseline < total else "the baseline, which is the whole cluster"
         return "none", f"a plan for this batch fits safely only on {on}" if total > 1 else "one accelerator"
     faster, more = memo.speed_up, total / smaller.gpus
-    text = f"the tokens/s of the best plan on {accelerators(smaller.gpus)}, the fewest on which one fits safely"
-    text = f"{text}, with {times(more)} the accelerators"
+    text = f"the tokens/s of the best plan on {accelerators(smaller.gpus)}, the fewest that hold one safely"
+    text = f"{text}, with {times(more)} as many"
     if memo.saved:
         text += f"; the smaller plan loses more to {memo.saved}"
     return times(faster), text
 
 
-def _equal(memo: Memo) -> tuple[str, str] | None:
+def equal_plans(memo: Memo) -> tuple[str, str] | None:
     """How many plans predictions cannot tell from the recommended one, why it is this one, and which was published."""
     search, best, fastest = memo.search, memo.best, memo.search.fastest
     proven = [words] if (words := proven_words(search)) else []
@@ -150,7 +150,7 @@ def _equal(memo: Memo) -> tuple[str, str] | None:
     else:
         told += [
             f"this one {reasons(best, fastest, memo.inputs)}",
-            f"the fastest is predicted to be {pace(fastest, best)}",
+            f"the fastest is {pace(fastest, best)}",
         ]
     return count, "; ".join([*told, *proven])
 

@@ -6,7 +6,7 @@ from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import capitalised, percent
 from meshwright.answers.switches import WORTH
 from meshwright.cost.memory.fit import Verdict
-from meshwright.units import format_count, format_seconds
+from meshwright.units import format_seconds
 
 
 def mitigation_words(memo: Memo) -> tuple[str, str]:
@@ -14,17 +14,16 @@ def mitigation_words(memo: Memo) -> tuple[str, str]:
     if memo.mitigation is None:
         return "First mitigation: nothing is worth changing", _nothing(memo)
     part, first, step = memo.mitigation, memo.mitigation.switch, memo.best.step_time_s
-    after, tokens = first.estimate.step_time_s, memo.inputs.job.tokens_per_step
+    after = first.estimate.step_time_s
     risk = "" if first.estimate.verdict == Verdict.SAFE else f" Memory: {first.estimate.verdict}."
     flag = f" (`{first.flag}`)" if first.flag else ""
     cuts = capitalised(f"{first.condition}it cuts")
     return (
         f"First mitigation: {first.option.removeprefix('--with ')}",
-        f"This is a launch switch{flag} and costs only a run. The plan above lacks it "
-        f"(`{first.option}`). {cuts} {part.part_name} from {format_seconds(part.part_before_s)} to "
+        f"A launch switch{flag}, which the plan above lacks (`{first.option}`). "
+        f"{cuts} {part.part_name} from {format_seconds(part.part_before_s)} to "
         f"{format_seconds(part.part_after_s)} and the step from {format_seconds(step)} to {format_seconds(after)}, "
-        f"{percent(first.gain)} less.{risk}{first.needs} To confirm it, compare the throughput: "
-        f"{format_count(tokens / step)} before, {format_count(tokens / after)} after.{_other_setup(memo)}",
+        f"{percent(first.gain)} less.{risk}{first.needs}{_other_setup(memo)}",
     )
 
 
@@ -47,4 +46,4 @@ def _other_setup(memo: Memo) -> str:
     """What the best plan with other switches saves; nothing where there is none."""
     if memo.switched is None:
         return ""
-    return f" The best plan with other switches saves {percent(memo.switched.gain)} of the step (appendix A)."
+    return f" The best plan with other switches saves {percent(memo.switched.gain)} (appendix A)."
