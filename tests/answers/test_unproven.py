@@ -10,7 +10,7 @@ SMALL = "llama-3.1-8b", "2x8:h100", "--global-batch", "128"
 ZERO_2 = "Untested: no published run has ZeRO 2 in megatron."
 ANSWERS = (
     (("plan", *SMALL, "--zero", "2"), ZERO_2),
-    (("plan", *SMALL), "untested; 6."),
+    (("plan", *SMALL), "untested: no published run has a plan of this kind"),
     (("explain", *SMALL, "--zero", "2"), ZERO_2),
     (("limits", *SMALL, "--zero", "2"), ZERO_2),
     (("compare", *SMALL, "--plan", "A:zero=2", "--plan", "B:zero=3"), ZERO_2),

@@ -73,9 +73,9 @@ def _best(rows: list[int], ranks: Ranks, asked: Inputs) -> int:
         fastest = min(best, key=lambda row: ranks.time_s[row])
     share, further = share_of_ties(asked), share_of_layouts(asked)
     most = {known: ranks.time_s[fastest] * (1 + (further if known else share)) for known in (False, True)}
-    equal = [row for row in best if ranks.time_s[row] <= most[ranks.known_layout[row]]]
+    equal = [row for row in best if ranks.time_s[row] <= most[ranks.known_to_work[row]]]
     worth = {row: ranks.time_s[row] * (1 + POINT * ranks.complexity[row]) for row in equal}
-    return min(equal, key=lambda row: (not ranks.known_layout[row], worth[row], ranks.time_s[row]))
+    return min(equal, key=lambda row: (not ranks.known_to_work[row], worth[row], ranks.time_s[row]))
 
 
 def _in_vain(rows: list[int], ranks: Ranks, plans: Plans) -> list[int]:

@@ -11,7 +11,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult
 from meshwright.search.published import Unpublished, is_published, unpublished
-from meshwright.search.published_layouts import FastestRun, fastest_run_of, has_published_layout
+from meshwright.search.published_layouts import FastestRun, fastest_run_of, has_published_layout, is_known_to_work
 from meshwright.search.rank import rank_time_s
 from meshwright.search.ties import AXES, complexity, share_of_layouts, share_of_ties, tied_within
 from meshwright.specs.inputs import Inputs
@@ -125,8 +125,8 @@ def reasons(best: Estimate, fastest: Estimate, inputs: Inputs) -> str:
     given = []
     if unpublished(other, inputs) and not unpublished(one, inputs):
         given.append("stays within what published runs have used")
-    layouts = has_published_layout(Plans.of([one, other]), inputs)
-    if layouts[0] and not layouts[1]:
+    known = is_known_to_work(Plans.of([one, other]), inputs)
+    if known[0] and not known[1]:
         given.append(AS_PUBLISHED)
     surely, before = (f"{each.fit.probability:.0%}" for each in (best, fastest))
     if best.fit.probability > fastest.fit.probability and surely != before:

@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.arrays import BoolColumn, IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.footprint import Footprints, footprints_of
-from meshwright.cost.memory.fit import Verdict
+from meshwright.cost.memory.fit import EVEN, Verdict
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_each, estimate_plans, estimates_of
 from meshwright.distinct import distinct_rows, distinct_values
@@ -46,8 +46,6 @@ DEEP = 128
 table may take long, and more stages of more layers do."""
 RESOLVED = 8
 """Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
-LIKELY = 0.5
-"""Above this probability a plan is more likely to fit than not."""
 
 
 def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> SearchResult:
@@ -241,10 +239,10 @@ def _gaining(candidates: Plans, inputs: Inputs, known: ShapeTimes) -> Plans:
 
 
 def _as_published(estimates: Estimates, known: IntColumn) -> IntColumn:
-    """Of the ranked rows of a published layout, the fastest first of those that are more likely to fit than not: that
-    it fitted is known. All of them as they are ranked, where none is.
+    """Of the ranked rows of a published layout, the fastest first of those that are as likely as not to fit: that it
+    fitted is known. All of them as they are ranked, where none is.
     """
-    likely = known[estimates.probability[known] > LIKELY]
+    likely = known[estimates.probability[known] >= EVEN]
     if not len(likely):
         return known
     fastest: IntColumn = likely[np.argsort(rank_time_s(estimates)[likely], kind="stable")]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.fit import EVEN
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality import faults
@@ -13,9 +14,6 @@ from meshwright.layout.plan import Plan
 from meshwright.search.changed_plans import changed_plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
-
-EVEN = 0.5
-"""Probability of fitting from which on a run is as likely as not."""
 
 
 @dataclass(frozen=True)

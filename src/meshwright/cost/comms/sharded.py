@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.arrays import Bools, Floats, Ints, Numbers, larger, some, where
 from meshwright.cost.comms.data import ShardMessages
 from meshwright.cost.comms.exchange import Exchange, Message, repeated
+from meshwright.cost.compute.accumulation import added_gradient_bytes
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.distinct import distinct_rows
@@ -19,7 +20,6 @@ from meshwright.schedules.gathered import chunk_gathers
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.precision import HALF_BYTES
 
 
 class Gathers(NamedTuple):
@@ -236,11 +236,13 @@ def _copies(seconds: Floats) -> Exchange:
 
 
 def gather_copies_time(inputs: Inputs, parameters: Numbers, unsharded: Numbers, times: Gathers) -> Floats:
-    """Seconds per step of copying weights out of what was gathered, and gradients into what is scattered.
+    """Seconds per step of copying weights out of what was gathered, and gradients into what is scattered; and of adding
+    up whole gradients, where a pipeline defers their reduction.
 
     parameters: on the rank before data parallelism; unsharded: share of layers that stay gathered until their
     backward; times: of `gathers_per_step`; scalar or array (n,). Returns seconds. Source: torch.distributed.fsdp 2.13
-    (split_with_sizes_copy and chunk_cat on the compute stream), operators and bytes counted on a fake process group.
+    (split_with_sizes_copy and chunk_cat on the compute stream), operators and bytes counted on a fake process group;
+    _fsdp_param.py (accumulate_unsharded_grad_if_needed).
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -252,5 +254,5 @@ def gather_copies_time(inputs: Inputs, parameters: Numbers, unsharded: Numbers, 
     gathers = times.forward + times.loss + times.backward * (1 - unsharded)
     copy_bytes = runtime.sharding.gather_copy_bytes * gathers
     copy_bytes = copy_bytes + runtime.sharding.scatter_copy_bytes * times.scatters
-    copy_bytes = copy_bytes + (HALF_BYTES + 2.0 * inputs.gradient_bytes) * times.sums
+    copy_bytes = copy_bytes + added_gradient_bytes(inputs) * times.sums
     return elementwise_time(copy_bytes * parameters, inputs.cluster.accelerator) * slowdown(inputs)

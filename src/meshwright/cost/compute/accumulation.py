@@ -8,6 +8,16 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
+def added_gradient_bytes(inputs: Inputs) -> int:
+    """Bytes moved per weight to add its 2-byte gradient to a sum of g bytes: 2 + 2 g. Source: by definition.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> added_gradient_bytes(LLAMA)
+    10
+    """
+    return HALF_BYTES + 2 * inputs.gradient_bytes
+
+
 def gradient_sum_bytes(inputs: Inputs) -> int:
     """Bytes moved per weight and micro-batch to add its gradient, which a product wrote, to the sum.
 
@@ -28,7 +38,7 @@ def gradient_sum_bytes(inputs: Inputs) -> int:
     if way in ("fused", "autograd"):
         return 0
     if way == "unfused":
-        return HALF_BYTES + 2 * inputs.gradient_bytes
+        return added_gradient_bytes(inputs)
     if inputs.recipe.half == "fp16":
         return added
     return copied if way == "copied" else HALF_BYTES + added + copied

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Floats
-from meshwright.cost.compute.accumulation import summed_bytes
+from meshwright.cost.compute.accumulation import added_gradient_bytes, summed_bytes
 from meshwright.cost.compute.elementwise import elementwise_time, norm_passes
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time
 from meshwright.cost.compute.slowdown import slowdown
@@ -45,7 +45,7 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     """
     hidden, accelerator = inputs.model.hidden_size, inputs.cluster.accelerator
     looked_up = 4.0 * tokens(plan, inputs) * hidden
-    accumulated = (4.0 + 2 * inputs.gradient_bytes) * vocabulary_rows(plan, inputs).embedding * hidden
+    accumulated = (2.0 + added_gradient_bytes(inputs)) * vocabulary_rows(plan, inputs).embedding * hidden
     forward = NO_WORK._replace(elementwise=elementwise_time(looked_up, accelerator))
     backward = NO_WORK._replace(elementwise=elementwise_time(looked_up + accumulated, accelerator))
     return _end(inputs, forward, backward, NO_GEMM)

@@ -18,6 +18,8 @@ from meshwright.specs.residuals import ALLOCATED, like_memory, measured_memory
 EIGHTY_PERCENT = 0.8
 MOST_CERTAIN = 0.99
 """No probability is nearer to 1 than the residuals of a hundred runs can tell, and none nearer to 0."""
+EVEN = 0.5
+"""From this probability on a run is as likely as not to fit."""
 NINE_OF_TEN = 0.9
 NORMAL = NormalDist()
 SHARES = np.linspace(1 - MOST_CERTAIN, MOST_CERTAIN, 981)

@@ -156,7 +156,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     asked = None
     if cluster and not hidden:
         try:
-            asked = _priced(fields, cluster, usual, dialect, spelled, model, path.stem)
+            asked = _asked(fields, cluster, usual, dialect, spelled, model, path.stem)
         except (InvalidSpec, IllegalPlan) as error:
             wrong += with_lines([str(fault) for fault in error.faults], read, table)
             if fields.get("model.experts") and not usual.plans.experts and given.runtime is None:
@@ -188,7 +188,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     )
 
 
-def _priced(
+def _asked(
     fields: Fields,
     cluster: Cluster,
     usual: Runtime,
