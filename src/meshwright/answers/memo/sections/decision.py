@@ -108,7 +108,7 @@ def _limit(memo: Memo) -> tuple[str, str, str]:
     if largest is local:
         text += f", as on one accelerator; no other part takes {GROWS:.0%}"
     elif local.share_after > largest.share_after:
-        text += f"; {local.name} take {percent(local.share_after)}"
+        text += f"; {local.name}: {percent(local.share_after)}"
     if found.grows and found.reference:
         on, most = accelerators(found.reference.gpus), found.chosen
         grown = f"{most.name}, from {percent(most.share_before)} to {percent(most.share_after)}"
