@@ -6,12 +6,10 @@ import pytest
 
 from meshwright.layout.plan import Recompute
 from meshwright.validation.rows.reading import read_case
-from meshwright.validation.rows.said import said_behaviours, said_layers, said_stage, with_said_recipe
+from meshwright.validation.rows.said import said_layers, said_stage, with_said_recipe
 from meshwright.validation.rows.siblings import as_known
 from meshwright.validation.rows.table import Row
 from tables import llama
-
-STATES = ["autocast=false", "weight_bytes=2", "moment_bytes=2"]
 
 
 def _stranger(**said: str) -> Row:
@@ -33,33 +31,6 @@ def _stranger(**said: str) -> Row:
 )
 def test_the_recipe_of_fp8_is_the_one_that_the_words_name(precision: str, detail: str, meant: str) -> None:
     assert with_said_recipe(_stranger(precision=precision, precision_detail=detail))["precision"] == meant
-
-
-@pytest.mark.parametrize(
-    ("runtime", "detail", "behaviours"),
-    [
-        ("pytorch-eager", "all bf16", STATES),
-        ("pytorch-fsdp1", "Pure BF16", [*STATES, "gradient_bytes=2"]),
-        ("torchtitan@0.2.2", "bf16 weights, gradients and moments", STATES),
-        ("accelerate", "bf16 (fp32 master, fp32 reduction)", ["gradient_bytes=4"]),
-        ("pytorch-fsdp1", "bf16 with fp32 weights (FSDP mixed precision, bf16 reduction)", ["gradient_bytes=2"]),
-        ("accelerate", "bf16 weights with 16-bit remainders, fp32 moments", []),
-        ("megatron-core", "all bf16", []),
-    ],
-)
-def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, behaviours: list[str]) -> None:
-    assert said_behaviours(_stranger(runtime=runtime, precision_detail=detail)) == behaviours
-
-
-def test_a_stranger_is_priced_so_and_says_it() -> None:
-    (row,) = as_known([_stranger(precision_detail="all bf16")])
-    storage = read_case(row).inputs.runtime.storage
-    assert (storage.weight_bytes, storage.moment_bytes, storage.gradient_bytes) == (2, 2, 2)
-    assert "weight_bytes=2 and moment_bytes=2 and gradient_bytes=2, by what the row says" in row["assumed"]
-    (silent,) = as_known([_stranger(precision_detail="bf16")])
-    assert (silent["with"], silent["assumed"]) == ("", "")
-    (named,) = as_known([_stranger(precision_detail="all bf16", settings="unfused-adamw")])
-    assert named["with"] == ""
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,11 @@ HALF_OF_LAYERS = ("every-other-layer", "fraction-of-layers")
 """In place of modules: that some layers are recomputed whole; a fraction that is not printed is taken as a half."""
 
 
-class Said(Spec):
-    """What is meant by words, any of which `precision_detail` has."""
+class Recipe(Spec):
+    """The recipe that words mean, any of which `precision_detail` has."""
 
     says: tuple[str, ...]
-    precision: str = ""
-    """The recipe; none: not of it."""
-    runtimes: tuple[str, ...] = ()
-    """Ids of the runtimes that the behaviours are for."""
-    behaviours: tuple[str, ...] = ()
+    precision: str
 
     def is_said_of(self, row: Row) -> bool:
         """Whether the row has any of the words."""
@@ -33,25 +29,16 @@ class Said(Spec):
 
 
 @cache
-def _said(name: str) -> tuple[Said, ...]:
-    return tuple(Said(**each) for each in document("frameworks")[name])
+def _recipes() -> tuple[Recipe, ...]:
+    return tuple(Recipe(**each) for each in document("frameworks")["recipes"])
 
 
 def with_said_recipe(row: Row) -> Row:
     """The row with the fp8 recipe that its words name; as it is where they name none."""
     if row["precision"].partition("-")[0] != QUANTISED:
         return row
-    meant = next((each.precision for each in _said("recipes") if each.is_said_of(row)), row["precision"])
+    meant = next((each.precision for each in _recipes() if each.is_said_of(row)), row["precision"])
     return row | {"precision": meant}
-
-
-def said_behaviours(row: Row) -> list[str]:
-    """`KEY=VALUE` of the bytes of states that its words name, for the row's runtime. Raises `UnknownName` for a runtime
-    that the catalogue has not.
-    """
-    runtime = base_runtime(row["runtime"]).framework
-    said = (each for each in _said("states") if runtime in each.runtimes and each.is_said_of(row))
-    return [behaviour for each in said for behaviour in each.behaviours]
 
 
 class Taken(NamedTuple):

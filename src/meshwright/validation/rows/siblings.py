@@ -9,16 +9,10 @@ from meshwright.errors import InvalidInput, UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_model import read_model
+from meshwright.validation.rows.meanings import meanings
 from meshwright.validation.rows.released import as_released
-from meshwright.validation.rows.said import (
-    said_behaviours,
-    said_layers,
-    said_stage,
-    with_behaviours_over,
-    with_said_recipe,
-)
+from meshwright.validation.rows.said import Taken, said_layers, said_stage, with_behaviours_over, with_said_recipe
 from meshwright.validation.rows.table import Row, normalised, read_rows, split_list
-from meshwright.validation.rows.unsaid import done_until, unsaid_columns
 
 LEVELS = (("model", "gpu", "precision"), ("model", "gpu"), ("model",), ("precision",), ())
 """Columns in which siblings agree, beside their source and runtime: the first that any do."""
@@ -59,7 +53,6 @@ def _published() -> dict[str, tuple[Row, ...]]:
 def _as_known(row: Row) -> Row:
     try:
         read = with_said_recipe(as_released(normalised(row)))
-        said = said_behaviours(read)
     except InvalidInput:
         return row
     taken = [f"{read['runtime']}, by what the row says of its software"] if read["runtime"] != row["runtime"] else []
@@ -79,17 +72,29 @@ def _as_known(row: Row) -> Row:
         if any(shared.values()):
             taken.append(f"what {len(alike)} such runs of {read['runtime']} in the project's table have in common")
             row = row | shared
-        if said:
-            taken.append(f"{' and '.join(said)}, by what the row says of its precision")
-            row = row | {"with": with_behaviours_over(row["with"], said)}
-    for said_of in (said_layers, said_stage, unsaid_columns, done_until):
-        for each in said_of(normalised(row)):
-            taken.append(each.why)
-            row = row | each.columns | {"with": with_behaviours_over(row["with"], each.behaviours)}
+    row, meant = _as_meant(row, of_new_model=all(each["model"] != read["model"] for each in others))
+    taken.extend(meant)
     structure = _structure(read)
     if structure:
         taken.append(f"the structure {structure}, of a model of these sizes in the project's table")
     return row | {"assumed": "; ".join(taken), "architecture": row["architecture"] or structure}
+
+
+def _as_meant(row: Row, *, of_new_model: bool) -> tuple[Row, list[str]]:
+    """The row as its words, its framework and its date say, over what its siblings have; and what was taken so."""
+    why = []
+
+    def take(row: Row, each: Taken) -> Row:
+        why.append(each.why)
+        return row | each.columns | {"with": with_behaviours_over(row["with"], each.behaviours)}
+
+    for said_of in (said_layers, said_stage):
+        for each in said_of(normalised(row)):
+            row = take(row, each)
+    for meaning in meanings():
+        if meant := meaning.taken(normalised(row), of_new_model=of_new_model):
+            row = take(row, meant)
+    return row, why
 
 
 def _of_its_release(read: Row) -> list[Row]:

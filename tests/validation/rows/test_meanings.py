@@ -1,0 +1,214 @@
+"""What the words of a row mean, and what its framework does where it is silent, in tables without settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.layout.plan import Recompute
+from meshwright.specs.runtime import Runtime
+from meshwright.validation.rows.meanings import meanings
+from meshwright.validation.rows.reading import read_case
+from meshwright.validation.rows.said import Taken
+from meshwright.validation.rows.settings import runtime_of, settings
+from meshwright.validation.rows.siblings import as_known
+from meshwright.validation.rows.table import Row, normalised, read_rows
+from tables import llama
+
+STATES = ("autocast=false", "weight_bytes=2", "moment_bytes=2")
+QWEN3 = {"model": "qwen3-30b-a3b", "layers": "", "seq_len": "4096", "moe_experts": "128", "ep": "8"}
+RECIPE = "recipe QWEN3_30B_A3B_PRETRAIN_CONFIG_GB200_BF16_V2@v0.4.0 "
+OTHER_RECIPE = {"recipe-of-release-26-02-01"}
+"""Rows whose recipe is not the one that their notes name."""
+
+
+def _stranger(**said: str) -> Row:
+    blank = {"recompute": "", "recompute_modules": "", "compiled": "", "params_b": "8.03", "source": ""}
+    return llama(runtime="torchtitan", tp="1", dp="8", dataset="a stranger", id="new") | blank | said
+
+
+def _taken(row: Row, *, of_new_model: bool = True) -> list[Taken]:
+    each = (meaning.taken(normalised(row), of_new_model=of_new_model) for meaning in meanings())
+    return [one for one in each if one]
+
+
+def _columns(row: Row) -> Row:
+    """What the meanings of a row fill in, one after the other."""
+    filled: Row = {}
+    for meaning in meanings():
+        if taken := meaning.taken(normalised(row | filled), of_new_model=True):
+            filled |= taken.columns
+    return filled
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ({}, {"compiled": "no", "recompute": "selective"}),
+        ({"runtime": "torchtitan@0.2.2"}, {"compiled": "no", "recompute": "selective"}),
+        ({"params_b": "70.6"}, {"compiled": "no", "recompute": "full"}),
+        ({"params_b": "671", "moe_experts": "256"}, {"compiled": "no", "recompute": "selective"}),
+        ({"precision": "fp8"}, {"recompute": "selective"}),
+        ({"compiled": "yes", "recompute": "none"}, {}),
+        ({"source": "commit message: [graph_trainer] memory"}, {"recompute": "selective"}),
+        ({"runtime_detail": "torchtitan (FSDP2), float8, compile"}, {"recompute": "selective"}),
+        ({"notes": "no compile assumed"}, {"compiled": "no", "recompute": "selective"}),
+        ({"runtime": "pytorch-fsdp1"}, {}),
+        ({"runtime": "pytorch-fsdp1", "notes": "400 Gb/s; 500 W power cap"}, {"power_limit_w": "500"}),
+        ({"runtime": "megatron-lm", "notes": "(hw flops: consistent with full recompute)"}, {"recompute": "full"}),
+        ({"runtime": "megatron-lm", "recompute": "none", "notes": "consistent with full recompute"}, {}),
+        (
+            {"runtime": "megatron-core", "moe_experts": "8", "notes": "capacity factor 1.25"},
+            {"expert_capacity": "1.25"},
+        ),
+        (
+            {"runtime": "megatron-core", "moe_experts": "8", "expert_capacity": "1", "notes": "dropless"},
+            {"expert_capacity": ""},
+        ),
+        ({"runtime": "megatron-core", "moe_experts": "8", "notes": "natural routing"}, {"routing": "natural"}),
+        ({"runtime": "megatron-core", "notes": "variant: w/o MTP"}, {"mtp_layers": "0"}),
+    ],
+)
+def test_blanks_are_as_the_words_and_the_configurations_of_the_framework_say(said: Row, meant: Row) -> None:
+    assert _columns(_stranger(**said)) == meant
+
+
+@pytest.mark.parametrize(
+    ("stage", "pp", "notes", "meant"),
+    [("3", "4", "", "2"), ("3", "4", "reshard always", "3"), ("3", "1", "", "3"), ("2", "4", "", "2")],
+)
+def test_torchtitan_keeps_weights_gathered_under_a_pipeline(stage: str, pp: str, notes: str, meant: str) -> None:
+    row = _stranger(zero_stage=stage, pp=pp, notes=notes)
+    assert (row | _columns(row))["zero_stage"] == meant
+
+
+@pytest.mark.parametrize(
+    ("source", "compiled", "eager"),
+    [
+        ("benchmarks/llama3_h100_202412_torchtitan.md", "yes", True),
+        ("logs of 2025-03-04", "yes", True),
+        ("logs of 2025-04-04", "yes", False),
+        ("logs of 2025-03-04", "no", False),
+        ("a page without a date", "yes", False),
+        ('commit message "float8 rowwise recipe (#808)" of 2025-06', "yes", True),
+        ("commit message (#700) of 2024-12", "yes", False),
+        ("commit message (#1881)", "yes", False),
+    ],
+)
+def test_the_loss_of_old_torchtitan_is_not_compiled(source: str, compiled: str, eager: bool) -> None:
+    done = _taken(_stranger(source=source, compiled=compiled, recompute="none"))
+    assert ("cross_entropy=eager",) in [each.behaviours for each in done] or not eager
+    assert eager or not any("the loss is not compiled" in each.why for each in done)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "detail", "behaviours"),
+    [
+        ("pytorch-eager", "all bf16", STATES),
+        ("pytorch-fsdp1", "Pure BF16", (*STATES, "gradient_bytes=2")),
+        ("torchtitan@0.2.2", "bf16 weights, gradients and moments", STATES),
+        ("accelerate", "bf16 (fp32 master, fp32 reduction)", ("gradient_bytes=4",)),
+        ("pytorch-fsdp1", "bf16 with fp32 weights (FSDP mixed precision, bf16 reduction)", ("gradient_bytes=2",)),
+        ("accelerate", "bf16 weights with 16-bit remainders, fp32 moments", ()),
+        ("megatron-core", "all bf16", ()),
+    ],
+)
+def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, behaviours: tuple[str, ...]) -> None:
+    taken = _taken(_stranger(runtime=runtime, precision_detail=detail, compiled="no", recompute="none"))
+    assert tuple(behaviour for each in taken for behaviour in each.behaviours) == behaviours
+
+
+def _overlap(**said: str) -> float:
+    (row,) = as_known([_stranger(tp="2", dp="4", sp="True", recompute="none", **said)])
+    return runtime_of(row).overlap.tensor_parallel
+
+
+def test_words_say_whether_tensor_parallel_collectives_overlap() -> None:
+    core = {"runtime": "megatron-core"}
+    assert _overlap(**core) == 0
+    assert _overlap(**core, notes="overlap-grad-reduce, tp-comm-overlap, PP overlap ON") == 0.5
+    assert _overlap(**core, runtime_detail="NeMo container 24.09 (Megatron-Core)") == 0.5
+    assert _overlap(**core, runtime_detail="NeMo container 24.09", notes="TP comm overlap disabled") == 0
+    assert _overlap(notes="async TP") == 0.5
+    assert _overlap(notes="vanilla TP") == 0
+
+
+def test_a_run_of_nemo_of_a_known_model_of_its_source_does_as_the_others() -> None:
+    said = {"runtime": "megatron-core", "runtime_detail": "NeMo 24.07", "sp": "True", "tp": "4"}
+    named = settings()["nemo-tensor-parallel-overlap"].behaviours
+    assert [each.behaviours for each in _taken(_stranger(**said))] == [named]
+    assert not _taken(_stranger(**said), of_new_model=False)
+
+
+def _bridge(notes: str) -> Runtime:
+    (row,) = as_known([_stranger(runtime="megatron-bridge@26.04", dataset="a page", notes=notes, **QWEN3)])
+    return runtime_of(row)
+
+
+@pytest.mark.parametrize(
+    ("options", "dispatcher", "graphs", "overlaps"),
+    [
+        ("moe_flex_dispatcher_backend=hybridep;", "fused", "none", False),
+        ("moe_a2a_overlap=True;", "all_to_all", "none", True),
+        ("cuda_graph_impl=none;", "all_to_all", "none", False),
+        ("cuda_graph_impl=full_iteration;moe_flex_dispatcher_backend=deepep;", "fused", "iteration", False),
+        ("cuda_graph_impl=transformer_engine;cuda_graph_scope=['attn', 'moe_router'];", "all_to_all", "parts", False),
+        ("cuda_graph_impl=transformer_engine;cuda_graph_scope=['moe_router'];", "all_to_all", "router", False),
+    ],
+)
+def test_a_recipe_has_the_options_that_the_row_lists_and_no_others(
+    options: str, dispatcher: str, graphs: str, overlaps: bool
+) -> None:
+    runtime = _bridge(RECIPE + options)
+    assert (runtime.communication.dispatcher, runtime.host.graphs) == (dispatcher, graphs)
+    assert (runtime.overlap.expert > 0) == overlaps
+    assert _bridge(RECIPE + "cpu_offloading_num_layers=20").activations.offloaded_layers == 20
+
+
+def test_recipes_that_rows_list_are_read_as_they_were_by_hand() -> None:
+    listed = [
+        row for row in read_rows() if row["dataset"] == "bridge" and "recipe " in row["notes"] and "@" in row["notes"]
+    ]
+    listed = [row for row in listed if not OTHER_RECIPE & {*row["settings"].split(";")}]
+    assert len(listed) > 100
+    for row in listed:
+        bare = row | {"settings": "", "with": "", "dataset": "a stranger", "config_key": "", "runtime": "megatron-core"}
+        (read,) = as_known([bare])
+        by_words, by_hand = runtime_of(read), runtime_of(row)
+        for one, other in (
+            (by_words.communication.dispatcher, by_hand.communication.dispatcher),
+            (by_words.host.graphs, by_hand.host.graphs),
+            (by_words.overlap.expert, by_hand.overlap.expert),
+            (by_words.kernels.expert_products, by_hand.kernels.expert_products),
+            (by_words.activations.offloaded_layers, by_hand.activations.offloaded_layers),
+        ):
+            assert one == other or not row["moe_experts"], row["id"]
+
+
+def test_settings_that_meanings_name_are_of_their_frameworks() -> None:
+    for meaning in meanings():
+        for name in meaning.settings:
+            owners = settings()[name].runtimes
+            assert not owners or {*meaning.frameworks} <= {*owners}, (name, meaning.frameworks)
+
+
+def test_a_stranger_is_priced_so_and_says_it() -> None:
+    (row,) = as_known([_stranger(source="logs of 2025-03-04", compiled="True", params_b="1,026")])
+    case = read_case(row)
+    assert case.inputs.runtime.kernels.cross_entropy == "eager"
+    assert case.plan.recompute == Recompute.FULL
+    for words in (
+        "every layer recomputed, as torchtitan's own",
+        "the loss is not compiled, by the date of its source",
+    ):
+        assert words in row["assumed"]
+
+
+def test_states_of_a_stranger_are_priced_and_said() -> None:
+    (row,) = as_known([_stranger(runtime="pytorch-fsdp1", precision_detail="all bf16")])
+    storage = read_case(row).inputs.runtime.storage
+    assert (storage.weight_bytes, storage.moment_bytes, storage.gradient_bytes) == (2, 2, 2)
+    assert "gradients reduced in bf16, by what the row says of its precision" in row["assumed"]
+    (silent,) = as_known([_stranger(runtime="pytorch-fsdp1", precision_detail="bf16")])
+    assert (silent["with"], silent["assumed"]) == ("", "")
+    (named,) = as_known([_stranger(runtime="pytorch-fsdp1", precision_detail="all bf16", settings="unfused-adamw")])
+    assert named["with"] == ""
