@@ -66,6 +66,11 @@ def _columns(row: Row) -> Row:
         ),
         ({"runtime": "megatron-core", "moe_experts": "8", "notes": "natural routing"}, {"routing": "natural"}),
         ({"runtime": "megatron-core", "notes": "variant: w/o MTP"}, {"mtp_layers": "0"}),
+        (
+            {"runtime": "megatron-core", "cp": "4", "notes": "cp-comm-type a2a"},
+            {"plan": 'context_exchange="all_to_all"'},
+        ),
+        ({"runtime": "megatron-core", "cp": "1", "notes": "cp-comm-type a2a"}, {}),
     ],
 )
 def test_blanks_are_as_the_words_and_the_configurations_of_the_framework_say(said: Row, meant: Row) -> None:
