@@ -25,7 +25,7 @@ from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
-from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.behaviours import PERMUTE_FUSION, position_of, with_behaviours
 from meshwright.specs.read_model import read_model
 from strategies import question
 
@@ -237,6 +237,10 @@ def test_settings_switch_the_runtime(tmp_path: Path) -> None:
     assert fused.overlap.data_parallel == 0
     overlapped = imported(tmp_path, "a.sh", f"torchrun t.py {MODEL} {BATCH} --overlap-grad-reduce").inputs.runtime
     assert overlapped.overlap.data_parallel > 0
+    experts = f"torchrun t.py {MODEL} {BATCH} --num-experts 8 --expert-model-parallel-size 8 --moe-router-topk 2"
+    for fusion, position in (("", "off"), ("--moe-permute-fusion", "on")):
+        sorted_by = imported(tmp_path, "a.sh", f"{experts} {fusion}").inputs.runtime
+        assert position_of(sorted_by, PERMUTE_FUSION) == position
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from strategies import dense_model, latent, llama_8b, question, with_experts
 
 LLAMA = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")
 EXPERTS = with_experts(LLAMA, 64)
+UNFUSED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["permute_fusion=off"]))
 OVERLAPPED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["overlap.expert=0.66"]))
 HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
 WIDE = LLAMA.replace(job=LLAMA.job.replace(gradients="fp32"))
@@ -80,6 +81,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ),
     ("expert_tensor_degree", (EXPERTS, {"tp": 2}), (EXPERTS, {"tp": 2, "etp": 2}), "--expert-tensor-parallel-size 1"),
     ("expert_dispatcher", (EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall: the dispatcher"),
+    ("permute_fusion", (EXPERTS, {"ep": 8}), (UNFUSED, {"ep": 8}), "--moe-permute-fusion: fused kernels sort"),
     (
         "fused_experts",
         (FUSED_EXPERTS, {"ep": 8}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.errors import InvalidSpec
-from meshwright.specs.behaviours import with_behaviours, with_fused_experts
+from meshwright.specs.behaviours import FUSED_EXPERTS, with_behaviours, with_kernels_on
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import read_runtime
@@ -45,6 +45,6 @@ def test_a_dense_model_is_as_it_was() -> None:
 )
 def test_it_is_offered_where_the_framework_of_now_runs_it(runtime: str, precision: str, offered: bool) -> None:
     inputs = question(read_model("qwen3-30b-a3b"), "1x8:b200", precision=precision)
-    after = with_fused_experts(inputs.replace(runtime=read_runtime(runtime)))
+    after = with_kernels_on(inputs.replace(runtime=read_runtime(runtime)), FUSED_EXPERTS)
     assert (after is not None) == offered
-    assert after is None or with_fused_experts(after) is None
+    assert after is None or with_kernels_on(after, FUSED_EXPERTS) is None

@@ -16,7 +16,7 @@ from meshwright.launch.settings import launch_file
 from meshwright.layout.plan import Plan
 from meshwright.search.constraint_costs import DISPATCHER, constrained
 from meshwright.search.find import Progress, SearchResult, find
-from meshwright.specs.behaviours import FUSED_EXPERTS, position_of, with_behaviours, with_fused_experts
+from meshwright.specs.behaviours import FUSED_EXPERTS, PERMUTE_FUSION, position_of, with_behaviours, with_kernels_on
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_seconds
 
@@ -96,7 +96,7 @@ def _options(inputs: Inputs) -> tuple[str, ...]:
     """Changes of behaviours, as `--with` takes them."""
     if not inputs.model.is_moe or not inputs.runtime.launch or DISPATCHER in constrained(inputs):
         return ()
-    return (*_dispatchers(inputs), *_fused_experts(inputs), *_overlaps(inputs))
+    return (*_dispatchers(inputs), *_kernels(inputs), *_overlaps(inputs))
 
 
 def _dispatchers(inputs: Inputs) -> Iterator[str]:
@@ -108,10 +108,12 @@ def _dispatchers(inputs: Inputs) -> Iterator[str]:
         yield f"{DISPATCHER}={FUSED}"
 
 
-def _fused_experts(inputs: Inputs) -> Iterator[str]:
-    """One fused kernel for all experts of a rank, where it is priced and the launch of now can choose it."""
+def _kernels(inputs: Inputs) -> Iterator[str]:
+    """Fused kernels that sort rows, and one for all experts of a rank where the launch of now can choose it."""
     chosen = (each.choices for each in launch_file(inputs.runtime.launch).settings if each.by == EXPERT_PRODUCTS)
-    if with_fused_experts(inputs) and any(FUSED in each for each in chosen):
+    if with_kernels_on(inputs, PERMUTE_FUSION):
+        yield f"{PERMUTE_FUSION}={ON}"
+    if with_kernels_on(inputs, FUSED_EXPERTS) and any(FUSED in each for each in chosen):
         yield f"{FUSED_EXPERTS}={ON}"
 
 

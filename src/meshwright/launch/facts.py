@@ -14,6 +14,7 @@ from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan
 from meshwright.layout.plans import leaves_split
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.layout.splits import layers_of_chunks, outer_fewer
+from meshwright.specs.behaviours import PERMUTE_FUSION, position_of
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
@@ -185,6 +186,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "bf16": recipe.half == "bf16",
         "dispatcher": dispatcher_of(plan, inputs),
         "expert_products": runtime.kernels.expert_products,
+        "fuses_permute": inputs.model.is_moe and position_of(runtime, PERMUTE_FUSION) != "off",
         "fuses_experts": inputs.model.is_moe and runtime.kernels.expert_products == "fused",
         "exchanges_by_hybrid_ep": hybrid and dispatcher_of(plan, inputs) == "fused" and plan.ep > 1,
         "expert_capacity": inputs.model.is_moe and inputs.expert_capacity is not None,

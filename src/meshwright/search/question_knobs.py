@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
 from meshwright.search.padding import paddings
-from meshwright.specs.behaviours import FUSED_EXPERTS, narrower_states, position_of, switched_on, with_fused_experts
+from meshwright.specs.behaviours import KERNEL_SWITCHES, narrower_states, position_of, switched_on, with_kernels_on
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime.communication import Communication, Overlap
 from meshwright.specs.scale import network_levels, with_network, with_nodes
@@ -91,8 +91,9 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
         if name != inputs.attention_kernel:
             kernels = dict.fromkeys(("attention_kernel", "sinks_attention_kernel"), name)
             yield _of_runtime(inputs, "attention", inputs.attention_kernel, name, **kernels)
-    if fused := with_fused_experts(inputs):
-        yield FUSED_EXPERTS, [QuestionChange(fused, FieldChange(FUSED_EXPERTS, "off", "on"), {})]
+    for name in KERNEL_SWITCHES:
+        if faster := with_kernels_on(inputs, name):
+            yield name, [QuestionChange(faster, FieldChange(name, "off", "on"), {})]
     if runtime.sharding.joins_logits(inputs.model):
         yield _of_runtime(inputs, "gathers_logits", "true", "false", gathers_logits=False)
     for name in ("binds_ranks", "runs_ahead"):

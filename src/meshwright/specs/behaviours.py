@@ -19,8 +19,12 @@ IDENTITY = (
     "switches",
 )
 """Fields that say what a runtime is and refuses, not how it behaves."""
+PERMUTE_FUSION = "permute_fusion"
+"""The switch for fused kernels that sort the rows of experts."""
 FUSED_EXPERTS = "fused_experts"
 """The switch for one kernel that computes all experts of a rank."""
+KERNEL_SWITCHES = (PERMUTE_FUSION, FUSED_EXPERTS)
+"""Switches for faster kernels of models with experts."""
 
 
 def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
@@ -145,20 +149,20 @@ def switched_on(runtime: Runtime, field: str, otherwise: float) -> float:
     return max((float(values[field]) for values in positions if field in values), default=otherwise)
 
 
-def with_fused_experts(inputs: Inputs) -> Inputs | None:
-    """The question with one fused kernel for the experts of a rank; None where that is so already, and where its
-    runtime, as of now, has no switch for it or does not run it in the question's precision or for its model.
+def with_kernels_on(inputs: Inputs, switch: str) -> Inputs | None:
+    """The question with one of `KERNEL_SWITCHES` on; None where it is on already, and where its runtime, as of now, has
+    no such switch or does not run these kernels in the question's precision or for its model.
 
     >>> from meshwright.specs.examples import MIXTRAL  # in bf16
-    >>> print(with_fused_experts(MIXTRAL))
+    >>> print(with_kernels_on(MIXTRAL, FUSED_EXPERTS))
     None
     """
     runtime = inputs.runtime
-    of_now = runtime.id == runtime.framework and FUSED_EXPERTS in runtime.switches
-    if not inputs.model.is_moe or not of_now or runtime.kernels.expert_products == "fused":
+    of_now = runtime.id == runtime.framework and switch in runtime.switches
+    if not inputs.model.is_moe or not of_now or position_of(runtime, switch) == "on":
         return None
     try:
-        return inputs.replace(runtime=with_behaviours(runtime, [f"{FUSED_EXPERTS}=on"]))
+        return inputs.replace(runtime=with_behaviours(runtime, [f"{switch}=on"]))
     except InvalidSpec:
         return None
 

@@ -130,6 +130,8 @@ def _fields(launch: Launch) -> dict[str, str]:
     if "ROPE_TYPE" in launch.to_fill:
         fields["model.apply_rope_fusion"] = 'os.environ["ROPE_TYPE"] == "yarn"'
     fields.setdefault("model.gradient_accumulation_fusion", "True")
+    if "--num-experts" in settings:
+        fields.setdefault("model.moe_permute_fusion", "False")
     fields["model.bias_activation_fusion"] = str(_fuses_activation(settings))
     fields["model.pipeline_dtype"] = "torch.half" if "--fp16" in settings else "torch.bfloat16"
     return fields | {"model.should_pad_vocab": "True"}
