@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from meshwright.layout.plan import Recompute
+from meshwright.specs.behaviours import PERMUTE_FUSION, position_of
 from meshwright.specs.runtime import Runtime
 from meshwright.validation.rows.meanings import meanings
 from meshwright.validation.rows.reading import read_case
-from meshwright.validation.rows.said import Taken
+from meshwright.validation.rows.said import Taken, with_behaviours_over
 from meshwright.validation.rows.settings import runtime_of, settings
 from meshwright.validation.rows.siblings import as_known
 from meshwright.validation.rows.table import Row, normalised, read_rows
@@ -187,6 +188,28 @@ def test_recipes_that_rows_list_are_read_as_they_were_by_hand() -> None:
             (by_words.activations.offloaded_layers, by_hand.activations.offloaded_layers),
         ):
             assert one == other or not row["moe_experts"], row["id"]
+
+
+def test_kernels_that_a_run_does_without_are_read() -> None:
+    notes = "unfused cross-entropy; gradient_accumulation_fusion=false; no fused permutation"
+    (row,) = as_known([_stranger(runtime="megatron-core", notes=notes, **QWEN3)])
+    runtime = runtime_of(row)
+    assert (runtime.kernels.cross_entropy, runtime.kernels.gradient_accumulation) == ("unfused", "unfused")
+    assert position_of(runtime, PERMUTE_FUSION) == "off"
+
+
+def test_rows_of_the_project_are_priced_as_their_words_say() -> None:
+    otherwise = set()
+    for row in map(normalised, read_rows()):
+        if row["refused"]:
+            continue
+        priced = runtime_of(row).replace(replaced=())
+        for meaning in meanings():
+            taken = meaning.taken(row, of_new_model=False) if meaning.says else None
+            if taken and taken.behaviours:
+                said = row | {"with": with_behaviours_over(row["with"], taken.behaviours)}
+                otherwise |= {row["id"]} if runtime_of(said).replace(replaced=()) != priced else set()
+    assert otherwise == {"BRIDGE-173"}  # its table names the recipe of the release before
 
 
 def test_settings_that_meanings_name_are_of_their_frameworks() -> None:
