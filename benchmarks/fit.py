@@ -20,7 +20,7 @@ import meshwright
 from meshwright.answers.document.terminal import terminal
 from meshwright.search.published import PublishedRun, published_plans_of
 from meshwright.specs.fitted import fitted_values
-from meshwright.specs.residuals import OrderError, Residuals
+from meshwright.specs.residuals import Cell, OrderError, Residuals
 from meshwright.validation.fit.curves import Curve, curves_of
 from meshwright.validation.fit.fitting import fit_constants, leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.fit.residuals import memory_residuals, residuals_of, step_time_residuals
@@ -111,10 +111,10 @@ def as_toml(quantity: str, known: Residuals) -> str:
     """One quantity's part of the file."""
     lines = [f"[{quantity}.between]", *(f"{name} = {value}" for name, value in known.between)]
     lines += ["", f"[{quantity}.unseen]", *(f"{name} = {value}" for name, value in known.unseen)]
-    lines += ["", f"[{quantity}]", "cells = ["]
+    lines += ["", f"[{quantity}]", "cells = [", f"  # {', '.join(Cell._fields)}"]
     for cell in known.cells:
-        fields = ((name, f'"{value}"' if isinstance(value, str) else f"{value}") for name, value in cell)
-        lines.append(f"  {{ {', '.join(f'{name} = {value}' for name, value in fields)} }},")
+        values = (f'"{value}"' if isinstance(value, str) else f"{value}" for value in cell)
+        lines.append(f"  [{', '.join(values)}],")
     return "\n".join([*lines, "]", ""])
 
 

@@ -102,7 +102,7 @@ def test_the_spread_of_a_group_with_few_runs_is_drawn_towards_that_of_all() -> N
 def test_single_runs_add_no_degrees_of_freedom() -> None:
     """They say nothing of a spread: two sources with several runs, and two for the parent, less one."""
     cells = [cell("p"), cell("q"), cell("p", runtime="b")]
-    alone = [cell(name, spread=0.0).replace(runs=1) for name in "rst"]
+    alone = [cell(name, spread=0.0)._replace(runs=1) for name in "rst"]
     for known in (cells, cells + alone):
         assert of_a_new_source(asked(), known_of(known)).degrees == 3
     assert of_a_new_source(asked(group="new"), known_of(cells)).degrees == 1
@@ -110,7 +110,7 @@ def test_single_runs_add_no_degrees_of_freedom() -> None:
 
 def test_sources_of_a_family_whose_runs_spread_less_differ_less() -> None:
     """But what an accelerator does is no matter of the family."""
-    tight, wild = (cell(name, name, spread=width).replace(family=name) for name, width in (("p", 0.02), ("q", 0.2)))
+    tight, wild = (cell(name, name, spread=width)._replace(family=name) for name, width in (("p", 0.02), ("q", 0.2)))
     known = known_of([tight, wild], SIZES.replace(kind=0, accelerator=0))
     narrow, usual, wide = (
         of_a_new_source(asked(runtime="new")._replace(family=family), known).spread for family in ("p", "new", "q")

@@ -38,8 +38,8 @@ class Likeness(NamedTuple):
     """The fitted constant that its kernels follow, or their table where they follow none."""
 
 
-class Cell(Spec):
-    """Like runs of one source: ln(measured / predicted)."""
+class Cell(NamedTuple):
+    """Like runs of one source: ln(measured / predicted); a row of the file, which is read in half the time of tables."""
 
     source: str
     group: str

@@ -55,4 +55,4 @@ def test_kinds_of_runs_of_one_source_are_weighed_apart() -> None:
 
 def test_what_cells_weigh_already_changes_nothing() -> None:
     cells = cells_of(runs(usual()))
-    assert effects([cell.replace(weight=0.1) for cell in cells]) == effects(cells)
+    assert effects([cell._replace(weight=0.1) for cell in cells]) == effects(cells)

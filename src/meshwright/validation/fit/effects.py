@@ -37,7 +37,7 @@ def effects(cells: Sequence[Cell], off_zero: bool = False) -> Effects:
     (`_weights`), whose part of V its weight divides (Pinheiro, Liu and Wu 2001, doi:10.1198/10618600152628059).
     cells: those of all sources, their own weights unread. Returns shares, and weights without unit.
     """
-    cells = [cell.replace(weight=1.0) for cell in cells]
+    cells = [cell._replace(weight=1.0) for cell in cells]
     parts, own, prior = common_effects(cells, cells), own_covariance(cells), float(off_zero)
     means, sources = np.array([cell.mean for cell in cells]), _sources(parts)
     variances: FloatColumn = np.full(len(EFFECTS), FIRST**2)

@@ -79,7 +79,7 @@ def residuals_of(runs: Sequence[Residual], off_zero: bool = False) -> Residuals:
     likeliest, weights = effects(cells)
     wider = effects(cells, off_zero=True).between if off_zero else likeliest
     unseen = {name: max(getattr(likeliest, name), getattr(wider, name)) for name in Unseen.model_fields}
-    weighted = [cell.replace(weight=weight) for cell, weight in zip(cells, weights, strict=True)]
+    weighted = [cell._replace(weight=weight) for cell, weight in zip(cells, weights, strict=True)]
     return Residuals(cells=tuple(weighted), between=likeliest, unseen=Unseen(**unseen))
 
 
