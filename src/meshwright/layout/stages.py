@@ -243,7 +243,10 @@ def _signature(given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], k
 
 def _rows(table: dict[str, IntColumn | BoolColumn]) -> NDArray[np.void]:
     kinds = [(name, bool if each.dtype == bool else np.int64, each.shape[1:]) for name, each in table.items()]
-    return np.rec.fromarrays([*table.values()], dtype=kinds)
+    rows = np.empty(len(table["stage"]), dtype=kinds)  # np.rec.fromarrays takes three times as long
+    for name, each in table.items():
+        rows[name] = each
+    return rows
 
 
 class _Worked(NamedTuple):
