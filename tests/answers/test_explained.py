@@ -63,7 +63,7 @@ def priced(name: str) -> Estimate:
 
 
 def shown(screen: Block | tuple[Block, ...], **options: Any) -> str:
-    out, blocks = io.StringIO(), screen if isinstance(screen, tuple) else (screen,)
+    out, blocks = io.StringIO(), (screen,) if isinstance(screen, Block) else screen
     Console(file=out, width=WIDTH, **{"color_system": None, "force_terminal": False} | options).print(terminal(blocks))
     return out.getvalue()
 

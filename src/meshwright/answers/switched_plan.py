@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshwright.answers.pace import pace
 from meshwright.answers.records import fields_of, priced_plan
@@ -27,8 +26,7 @@ ON, OVERLAP = "on", "overlap."
 """The position of a switch, and what the fields that it sets begin with, where it hides an exchange."""
 
 
-@dataclass(frozen=True)
-class SwitchedPlan:
+class SwitchedPlan(NamedTuple):
     """The best plan with switches of the launch set together, which the recommended plan does without."""
 
     options: tuple[str, ...]

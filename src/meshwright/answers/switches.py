@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshwright.answers.pace import pace
 from meshwright.answers.records import fields_of, priced_plan
@@ -31,8 +30,7 @@ ATTENTION_LIBRARIES = {10.0: "FlashAttention-4", 9.0: "FlashAttention-3"}
 """By the least compute capability, from the highest."""
 
 
-@dataclass(frozen=True)
-class Switch:
+class Switch(NamedTuple):
     """One switch of the runtime that the question leaves as it is, set another way."""
 
     knob: str
@@ -65,8 +63,7 @@ class Switch:
         return f" It needs {self.library} installed on every node." if self.library else ""
 
 
-@dataclass(frozen=True)
-class Switches:
+class Switches(NamedTuple):
     """Every switch that makes the step shorter, the one to try first at the head."""
 
     tried: int

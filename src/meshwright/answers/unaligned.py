@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshwright.answers.document.blocks import Toned
 from meshwright.answers.records import json_of
@@ -18,8 +17,7 @@ LEAST = 0.001
 """Of the step: what an unaligned size must cost to be named."""
 
 
-@dataclass(frozen=True)
-class UnalignedSize:
+class UnalignedSize(NamedTuple):
     """One size of the model that is not aligned on a rank, and the plan with it padded."""
 
     field: str

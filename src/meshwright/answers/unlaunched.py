@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshwright.answers.document.blocks import Toned
 from meshwright.answers.memo.words import plural
@@ -25,8 +24,7 @@ SHOWN = 2
 """Reasons that a sentence names."""
 
 
-@dataclass(frozen=True)
-class LaunchRefusal:
+class LaunchRefusal(NamedTuple):
     """Why no launch files are written for a plan that its runtime accepts."""
 
     framework: str

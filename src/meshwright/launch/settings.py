@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 from meshwright.errors import UnknownName
 from meshwright.launch.facts import Facts, facts_of, holds
@@ -47,8 +47,7 @@ class LaunchFile(Spec):
     settings: tuple[Setting, ...] = ()
 
 
-@dataclass(frozen=True)
-class LaunchSetting:
+class LaunchSetting(NamedTuple):
     """A setting that a plan asks for, spelled with its values."""
 
     name: str

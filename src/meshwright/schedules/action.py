@@ -12,8 +12,7 @@ from meshwright.arrays import IntColumn
 from meshwright.errors import InvalidInput
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """One piece of work of a pipeline rank."""
 
     kind: Literal["forward", "backward", "input_gradient", "weight_gradient"]
@@ -25,8 +24,7 @@ class Action:
     """It runs as one with the action before it: neither is over before both are."""
 
 
-@dataclass(frozen=True)
-class ChunkTimes:
+class ChunkTimes(NamedTuple):
     """Seconds of every chunk of every rank, each of shape (chunks, ranks)."""
 
     forward: Sequence[Sequence[float]]
@@ -46,8 +44,7 @@ class ChunkTimes:
         return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One action on the clock."""
 
     action: Action

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import IllegalPlan, Stopped
@@ -18,8 +18,7 @@ LEAST_SHARE = 0.0005
 DISPATCHER = "dispatcher"
 
 
-@dataclass(frozen=True)
-class ConstraintCost:
+class ConstraintCost(NamedTuple):
     """The best plan without some of what a question constrains."""
 
     without: tuple[str, ...]

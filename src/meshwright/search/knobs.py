@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -31,8 +31,7 @@ class Variant(NamedTuple):
     """Of the question, where it is not the plan that is changed."""
 
 
-@dataclass(frozen=True)
-class Knob:
+class Knob(NamedTuple):
     """One change, and its variants, which differ in what else must change; the first legal one counts."""
 
     name: str

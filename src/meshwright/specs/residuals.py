@@ -39,7 +39,7 @@ class Likeness(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Like runs of one source: ln(measured / predicted); a row of the file, which is read in half the time of tables."""
+    """Like runs of one source: ln(measured / predicted); a row of the file, read in half a table's time."""
 
     source: str
     group: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
 
@@ -14,8 +13,7 @@ Part = Literal[
 Split = Literal["heads", "kv_heads", "ffn", "hidden", "vocab", "none"]
 
 
-@dataclass(frozen=True)
-class Weight:
+class Weight(NamedTuple):
     """One weight tensor (or several alike)."""
 
     part: Part

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.training import training_line, training_on
@@ -50,7 +49,7 @@ def page_answer(task: Task, progress: Progress) -> Answered:
 def _html(blocks: Iterable[Block]) -> bytes:
     """Blocks with pictures that one can tab through."""
     return body(
-        replace(each, svg=focusable(each.svg)) if isinstance(each, Figure) else each for each in blocks
+        each._replace(svg=focusable(each.svg)) if isinstance(each, Figure) else each for each in blocks
     ).encode()
 
 

@@ -6,8 +6,7 @@ Text may hold `**strong**` and `` `code` ``; everything else in it is literal.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 Tone = Literal["good", "warning", "bad"]
 
@@ -39,8 +38,7 @@ class Coloured(str):
         return instance
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(NamedTuple):
     """The title of a part."""
 
     text: str
@@ -50,29 +48,25 @@ class Heading:
     """On paper the section begins a page, and from it on print is smaller."""
 
 
-@dataclass(frozen=True)
-class Paragraph:
+class Paragraph(NamedTuple):
     """Running text."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(NamedTuple):
     """Texts that each begin a line."""
 
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """Lines of a file, as they are: without marks, and never broken."""
 
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Bullets:
+class Bullets(NamedTuple):
     """A list of short texts."""
 
     items: tuple[str, ...]
@@ -84,8 +78,7 @@ class Bullets:
             yield f"{number}." if self.numbered else "-", item
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Columns under their names."""
 
     columns: tuple[str, ...]
@@ -108,8 +101,7 @@ class Table:
         return self.total and row == len(self.rows) - 1
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A picture with its caption."""
 
     name: str
@@ -120,8 +112,7 @@ class Figure:
     """What it shows as figures, for readers without pictures; none: another table of the document has them."""
 
 
-@dataclass(frozen=True)
-class Callout:
+class Callout(NamedTuple):
     """What must not be overlooked."""
 
     title: str
@@ -132,8 +123,7 @@ class Callout:
 Block = Heading | Paragraph | Lines | Code | Bullets | Table | Figure | Callout
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """A title, a line under it, and what follows."""
 
     title: str

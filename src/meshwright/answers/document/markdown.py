@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from urllib.parse import quote
 
 from meshwright.answers.document.blocks import (
@@ -48,7 +47,7 @@ def without_pictures(document: Document) -> str:
     blocks: list[Block] = []
     for block in document.blocks:
         blocks += ([block.table] if block.table else []) if isinstance(block, Figure) else [block]
-    return markdown(replace(document, blocks=tuple(blocks)), "")[0]
+    return markdown(document._replace(blocks=tuple(blocks)), "")[0]
 
 
 def _block(block: Block, stem: str) -> str:
