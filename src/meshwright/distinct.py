@@ -139,7 +139,9 @@ def distinct_values(column: IntColumn) -> DistinctValues:
 
 def gathered(answer: Answer, index: IntColumn) -> Answer:
     """The chosen rows of every column of nested tuples, scalars as often as there are rows."""
-    return combined(lambda part: part if part is None or isinstance(part, str) else spread(part, index), answer)
+    make: Any = getattr(answer, "_make", tuple)
+    whole: Answer = make([gathered(part, index) if isinstance(part, tuple) else spread(part, index) for part in answer])
+    return whole
 
 
 def rows_of(amounts: Floats, index: IntColumn) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -198,7 +199,7 @@ def _matrix_products(model: Model) -> FloatColumn:
     return np.array([0.0, *layers, float(model.vocab_size * hidden)])
 
 
-def _elements(weights: list[Weight]) -> int:
+def _elements(weights: Sequence[Weight]) -> int:
     return sum(weight.elements for weight in weights)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
@@ -32,13 +33,14 @@ class Weight(NamedTuple):
     """Tensor parallelism divides the first dimension; else another one."""
 
 
-def layer_weights(model: Model, kind: LayerKind, fused_projections: bool = False) -> list[Weight]:
-    """The weights of one layer of a kind; fused: queries, keys and values have one weight."""
-    return [
+@lru_cache(maxsize=64)
+def layer_weights(model: Model, kind: LayerKind, fused_projections: bool = False) -> tuple[Weight, ...]:
+    """The weights of one layer of a kind; fused: queries, keys and values have one weight. A pricing asks six times."""
+    return (
         *_attention(model.hidden_size, kind.attention, fused_projections),
         *_feed_forward(model.hidden_size, kind.feed_forward),
         _norms("layer norms", model, kind.norms),
-    ]
+    )
 
 
 def embedding_weights(model: Model) -> list[Weight]:
