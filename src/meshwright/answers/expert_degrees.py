@@ -102,4 +102,4 @@ def expert_degrees_table(degrees: tuple[ExpertDegrees, ...], plan: Plan) -> Tabl
     left = f"Left out: {rest} of ep and etp, slower or with more memory; --json has all."
     more = left if degrees[SHOWN:] else ""
     columns = ("ep", "etp", "step", "", "exchange", "exposed", "GiB", "verdict")
-    return Table(columns, rows, "rrrrrrrw", "The same plan with other values of ep and etp", more)
+    return Table(columns, rows, "rrrrrrrw", caption="The same plan with other values of ep and etp", note=more)

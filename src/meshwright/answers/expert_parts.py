@@ -134,7 +134,7 @@ def expert_parts_table(layers: ExpertLayerParts, estimate: Estimate) -> Table:
         f"{layers.micro_batches:g} of them in a step"
     )
     columns = ("", "forward", "backward", "bytes", "a step", "share")
-    return Table(columns, tuple(rows), "wrrrrr", caption, _note(layers), total=True)
+    return Table(columns, tuple(rows), "wrrrrr", caption=caption, note=_note(layers), total=True)
 
 
 def _row(part: ExpertPart, estimate: Estimate) -> tuple[str, ...]:

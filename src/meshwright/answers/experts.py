@@ -176,4 +176,4 @@ def _imbalance_table(report: ExpertReport, inputs: Inputs) -> Table:
         for each in report.imbalance
     )
     columns = ("busiest rank / mean", "step", "slower", "device GiB", "verdict")
-    return Table(columns, rows, "rrrrw", f"If experts get unequal shares{without}")
+    return Table(columns, rows, "rrrrw", caption=f"If experts get unequal shares{without}")

@@ -42,7 +42,7 @@ def placement_section(estimate: Estimate, inputs: Inputs) -> tuple[Block, ...]:
     """A line for every node, or run of nodes that differ in one coordinate alone, then one for every axis."""
     letters = ", ".join(f"{LETTERS[name]} {name}" for name in _strides(estimate.plan, inputs))
     title = "Placement" + (f", every rank by its coordinates: {letters}" if letters else "")
-    grid = Table(("", "", ""), tuple(_grid(estimate.plan, inputs)), "lll", title)
+    grid = Table(("", "", ""), tuple(_grid(estimate.plan, inputs)), "lll", caption=title)
     lines = []
     for axis in axes(estimate, inputs):
         exposed = "" if axis.exposed_s is None else f": {format_seconds(axis.exposed_s)} exposed per step"

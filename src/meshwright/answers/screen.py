@@ -146,7 +146,9 @@ def memory_table(estimate: Estimate, inputs: Inputs) -> Table:
         if total := TOTALS.get(name):
             rows.append(_memory_row(f"= {total}", getattr(memory, total), estimate, bold=True))
     note = f"80% rule (states and activations alone): {eighty_percent_words(estimate, inputs)}"
-    return Table(("", "GiB", "% of usable"), tuple(rows), "lrw", f"Memory of stage {estimate.worst_stage}", note)
+    return Table(
+        ("", "GiB", "% of usable"), tuple(rows), "lrw", caption=f"Memory of stage {estimate.worst_stage}", note=note
+    )
 
 
 def eighty_percent_words(estimate: Estimate, inputs: Inputs) -> str:
@@ -170,7 +172,7 @@ def time_table(estimate: Estimate) -> Table:
         elif seconds > 0:
             rows.append(_time_row(PART_NAMES[name], seconds, total))
     rows.append(_time_row("= step", total, total))
-    return Table(("", "time", "% of the step"), tuple(rows), "lrw", "Time of one step", total=True)
+    return Table(("", "time", "% of the step"), tuple(rows), "lrw", caption="Time of one step", total=True)
 
 
 def _time_row(name: str, seconds: float, whole: float) -> tuple[str, ...]:

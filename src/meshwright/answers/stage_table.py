@@ -42,7 +42,7 @@ def stage_table(estimate: Estimate) -> tuple[Block, ...]:
     worst, slowest = estimate.worst_stage, estimate.slowest_stage
     peak = f"Stage {worst} needs the most memory (peak: {estimate.stages[worst].peak_moment})"
     legend.append(f"{peak}, stage {slowest} has the most work." if len(estimate.stages) > 1 else f"{peak}.")
-    return Table(columns, tuple(rows), "rlrrrrw", "Stages"), Lines(tuple(legend))
+    return Table(columns, tuple(rows), "rlrrrrw", caption="Stages"), Lines(tuple(legend))
 
 
 def _shown(estimate: Estimate) -> Sequence[StageEstimate]:

@@ -127,7 +127,7 @@ def waterfall_table(estimate: Estimate, inputs: Inputs) -> Table:
             rows.append((ALL_NAMES[name], format_seconds(seconds), share))
         start += seconds
     rows.append(("= step", format_seconds(total), f"100% {'█' * BAR}"))
-    return Table(("", "", ""), tuple(rows), "wrw", "From peak to prediction", total=True)
+    return Table(("", "", ""), tuple(rows), "wrw", caption="From peak to prediction", total=True)
 
 
 def _bar(start: float, seconds: float, total: float) -> str:

@@ -69,7 +69,9 @@ def switched_plan(result: SearchResult, progress: Progress | None = None) -> Swi
         return None
     after = _with(inputs, kept)
     flag = _flags(estimate.plan, after, inputs)
-    return SwitchedPlan(kept, flag, _libraries(estimate.plan, after, kept), estimate, gain) if flag else None
+    return (
+        SwitchedPlan(kept, flag, _libraries(estimate.plan, after, kept), estimate=estimate, gain=gain) if flag else None
+    )
 
 
 def switched_lines(switched: SwitchedPlan | None, best: Estimate) -> list[str]:

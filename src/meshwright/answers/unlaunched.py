@@ -58,7 +58,7 @@ def unlaunched(plan: Plan, inputs: Inputs) -> LaunchRefusal | None:
         reasons = tuple(fault.what for fault in refusal.faults)
         table = launch_table(name)
         of_model = any(fault.where == "model" for fault in refusal.faults)
-        return LaunchRefusal(table.framework, table.release, reasons, refusal.hint, of_model)
+        return LaunchRefusal(table.framework, table.release, reasons, instead=refusal.hint, of_model=of_model)
     return None
 
 

@@ -110,4 +110,4 @@ def _filled(setting: Setting, facts: Facts) -> LaunchSetting:
         key.format_map(facts): value if isinstance(value, bool) else value.format_map(facts)
         for key, value in templates.items()
     }
-    return LaunchSetting(setting.name, values, setting.unset, setting.why.format_map(facts), setting.source)
+    return LaunchSetting(setting.name, values, setting.unset, why=setting.why.format_map(facts), source=setting.source)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn
+from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn, structured
 from meshwright.distinct import distinct_rows
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plans import Layout, Plans
@@ -237,16 +237,8 @@ def _signature(given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], k
         "model_layers_not_recomputed": np.tile(of_block.sum(axis=0), (pipeline.pp, 1)),
     }
     if keep_all or given.keeps_messages or (given.defers_reduction and splits_backward(schedule)):
-        return _rows(table)
-    return _rows(table)[_undominated(table)]
-
-
-def _rows(table: dict[str, IntColumn | BoolColumn]) -> NDArray[np.void]:
-    kinds = [(name, bool if each.dtype == bool else np.int64, each.shape[1:]) for name, each in table.items()]
-    rows = np.empty(len(table["stage"]), dtype=kinds)  # np.rec.fromarrays takes three times as long
-    for name, each in table.items():
-        rows[name] = each
-    return rows
+        return structured(table)
+    return structured(table)[_undominated(table)]
 
 
 class _Worked(NamedTuple):

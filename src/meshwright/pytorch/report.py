@@ -132,7 +132,7 @@ def _collectives(done: Verification) -> Table:
         cells = (",".join(stages), axis, kind.replace("_", "-"), phase, buffer, str(each.predicted), str(each.observed))
         rows.append(_row(cells, each.holds))
     columns = ("Stage", "Axis", "Kind", "Pass", "Buffer", "Planned", "PyTorch")
-    return Table(columns, tuple(rows), "llllrrr", "Collectives and messages of one rank")
+    return Table(columns, tuple(rows), "llllrrr", caption="Collectives and messages of one rank")
 
 
 def _order(check: StageCheck) -> str:
@@ -222,4 +222,4 @@ def _bytes(run: RealRun) -> Table:
             if rank == 0 or sizes[0] != sizes[1]:
                 cells = (str(rank), *key, *(f"{size / MIB:.3f} MiB" for size in sizes))
                 rows.append(_row(cells, sizes[0] == sizes[1]))
-    return Table(("Rank", "Axis", "Kind", "Planned", "Logged"), tuple(rows), "lllrr", "Bytes of one step")
+    return Table(("Rank", "Axis", "Kind", "Planned", "Logged"), tuple(rows), "lllrr", caption="Bytes of one step")

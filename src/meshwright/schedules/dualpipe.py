@@ -68,7 +68,7 @@ def actions(pipeline: PipelineShape) -> list[list[Action]]:
 def _of_direction(action: Action, second: bool, half: int) -> Action:
     """The action of the folded pipeline as a direction's: chunk 0 is the one that starts on the nearer end."""
     chunk = 1 - action.chunk if second else action.chunk
-    return Action(action.kind, chunk, action.micro_batch + chunk * half, action.joined)
+    return Action(action.kind, chunk, action.micro_batch + chunk * half, joined=action.joined)
 
 
 RECORD = ScheduleRecord(

@@ -38,7 +38,7 @@ def numbered(turns: Iterable[str], micro_batches: int) -> list[Action]:
         passes = kind == "F", int(chunk)
         index = done[passes]
         done[passes] += 1
-        order.append(Action(KINDS[kind], int(chunk), index, turn.startswith("+")))  # type: ignore[arg-type]
+        order.append(Action(KINDS[kind], int(chunk), index, joined=turn.startswith("+")))  # type: ignore[arg-type]
         if kind == "I":
             waiting.append(Action("weight_gradient", int(chunk), index))
     return [action for action in order if action.micro_batch < micro_batches]

@@ -61,7 +61,7 @@ def constraint_costs(result: SearchResult, progress: Progress | None = None) -> 
         if estimate.verdict < best.verdict or (estimate.verdict == best.verdict and gain >= LEAST_SHARE):
             faster = 1 - estimate.step_time_s / best.step_time_s
             tied = estimate.verdict == best.verdict and best.step_time_s <= estimate.step_time_s * (1 + share)
-            found.append(ConstraintCost(options_of(result.inputs, names), estimate, faster, tied))
+            found.append(ConstraintCost(options_of(result.inputs, names), estimate, faster, tied=tied))
     return tuple(found)
 
 

@@ -46,7 +46,7 @@ def layer_weights(model: Model, kind: LayerKind, fused_projections: bool = False
 def embedding_weights(model: Model) -> list[Weight]:
     """The weights in front of the first layer."""
     hidden, rows = model.hidden_size, model.vocab_size
-    weights = [Weight("embedding", "token embedding", rows * hidden, "vocab", rows=rows)]
+    weights = [Weight("embedding", "token embedding", rows * hidden, split="vocab", rows=rows)]
     if rows := model.learned_positions:
         weights.append(Weight("positions", "positions", rows * hidden, rows=rows))
     return weights
@@ -56,9 +56,9 @@ def head_weights(model: Model) -> list[Weight]:
     """The weights behind the last layer; a tied head adds none of its own."""
     weights, rows = [_norms("final norm", model, 1)], model.vocab_size
     if not model.tied_embeddings:
-        weights.append(Weight("head", "output head", rows * model.hidden_size, "vocab", rows=rows))
+        weights.append(Weight("head", "output head", rows * model.hidden_size, split="vocab", rows=rows))
     if model.head_bias:
-        weights.append(Weight("head", "output head bias", model.vocab_size, "vocab"))
+        weights.append(Weight("head", "output head bias", model.vocab_size, split="vocab"))
     return weights
 
 
@@ -70,7 +70,7 @@ def mtp_weights(model: Model) -> list[Weight]:
     core/transformer/multi_token_prediction.py.
     """
     hidden = model.hidden_size
-    projection = Weight("prediction", "projection", 2 * hidden * hidden, "hidden", rows=hidden)
+    projection = Weight("prediction", "projection", 2 * hidden * hidden, split="hidden", rows=hidden)
     return [projection, _norms("norms of multi-token prediction", model, 3)]
 
 
@@ -118,18 +118,20 @@ def _attention(hidden: int, attention: Attention, fused: bool) -> Iterator[Weigh
         bias = 1 if attention.qkv_bias else 0
         if fused:
             rows = query + key + value
-            yield Weight("attention", "query, key and value", rows * (hidden + bias), "heads", rows=rows)
+            yield Weight("attention", "query, key and value", rows * (hidden + bias), split="heads", rows=rows)
         else:
-            yield Weight("attention", "query", query * (hidden + bias), "heads", rows=query)
-            yield Weight("attention", "key and value", (key + value) * (hidden + bias), "kv_heads", tensors=2, rows=key)
+            yield Weight("attention", "query", query * (hidden + bias), split="heads", rows=query)
+            yield Weight(
+                "attention", "key and value", (key + value) * (hidden + bias), split="kv_heads", tensors=2, rows=key
+            )
         if attention.qk_norm == "head":
             yield Weight("attention", "query and key norms", 2 * attention.head_dim, tensors=2)
         if attention.qk_norm == "width":
-            yield Weight("attention", "query norm", query, "heads")
-            yield Weight("attention", "key norm", key, "kv_heads")
+            yield Weight("attention", "query norm", query, split="heads")
+            yield Weight("attention", "key norm", key, split="kv_heads")
     if attention.sinks:
-        yield Weight("attention", "sinks", heads, "heads")
-    yield Weight("attention", "output", output * hidden, "heads", rows=hidden, split_rows=False)
+        yield Weight("attention", "sinks", heads, split="heads")
+    yield Weight("attention", "output", output * hidden, split="heads", rows=hidden, split_rows=False)
     if attention.output_bias:
         yield Weight("attention", "output bias", hidden)
 
@@ -139,16 +141,16 @@ def _latent_projections(hidden: int, attention: Attention, latent: LatentAttenti
     key_and_value = attention.heads * (attention.head_dim - latent.rope_head_dim + attention.value_head_dim)
     bias = 1 if attention.qkv_bias else 0
     if latent.query_rank is None:
-        yield Weight("attention", "query", query * hidden, "heads", rows=query)
+        yield Weight("attention", "query", query * hidden, split="heads", rows=query)
     else:
         rank = latent.query_rank
         yield Weight("attention", "query down", rank * (hidden + bias), rows=rank)
         yield Weight("attention", "query norm", rank)
-        yield Weight("attention", "query up", query * rank, "heads", rows=query)
+        yield Weight("attention", "query up", query * rank, split="heads", rows=query)
     width = latent.kv_rank + latent.rope_head_dim
     yield Weight("attention", "key and value down", width * (hidden + bias), rows=width)
     yield Weight("attention", "key and value norm", latent.kv_rank)
-    yield Weight("attention", "key and value up", key_and_value * latent.kv_rank, "heads", rows=key_and_value)
+    yield Weight("attention", "key and value up", key_and_value * latent.kv_rank, split="heads", rows=key_and_value)
 
 
 def _feed_forward(hidden: int, block: Mlp | Experts) -> Iterator[Weight]:
@@ -158,7 +160,7 @@ def _feed_forward(hidden: int, block: Mlp | Experts) -> Iterator[Weight]:
     expert = sum(weight.elements for weight in _mlp("mlp", hidden, block.ffn_size, block.gated, block.bias))
     yield Weight("router", "router", block.count * (hidden + (1 if block.router_bias else 0)), rows=block.count)
     active = block.active * expert
-    yield Weight("experts", "routed experts", block.count * expert, "ffn", active=active, rows=block.count)
+    yield Weight("experts", "routed experts", block.count * expert, split="ffn", active=active, rows=block.count)
     if block.shared_ffn_size:
         yield from _mlp("shared_experts", hidden, block.shared_ffn_size, block.gated, bias=False)
     if block.shared_gate:
@@ -167,7 +169,7 @@ def _feed_forward(hidden: int, block: Mlp | Experts) -> Iterator[Weight]:
 
 def _mlp(part: Part, hidden: int, ffn: int, gated: bool, bias: bool) -> Iterator[Weight]:
     inputs = 2 if gated else 1
-    yield Weight(part, "up", inputs * ffn * (hidden + (1 if bias else 0)), "ffn", tensors=inputs, rows=ffn)
-    yield Weight(part, "down", ffn * hidden, "ffn", rows=hidden, split_rows=False)
+    yield Weight(part, "up", inputs * ffn * (hidden + (1 if bias else 0)), split="ffn", tensors=inputs, rows=ffn)
+    yield Weight(part, "down", ffn * hidden, split="ffn", rows=hidden, split_rows=False)
     if bias:
         yield Weight(part, "down bias", hidden)

@@ -31,7 +31,9 @@ def difference(task: Task, after: SearchResult, progress: Progress) -> Iterator[
         yield Paragraph(f"The question before has no answer: {refusal}")
         return
     names = ("", "before", "now", "change")
-    yield Table(names, (*_knobs(task), *_rows(task, before, after)), "llll", "The question before, and this one")
+    yield Table(
+        names, (*_knobs(task), *_rows(task, before, after)), "llll", caption="The question before, and this one"
+    )
 
 
 def _knobs(task: Task) -> Iterator[tuple[str, ...]]:

@@ -154,7 +154,8 @@ def _remedies(memo: Unfit) -> Iterator[Block]:
         tuple(columns),
         tuple(_remedy(each, memo.price) for each in memo.remedies),
         "ll" + "r" * (len(columns) - 2),
-        "Ways to a safe plan: first less memory on the same accelerators, then a shorter sequence or more accelerators",
+        caption="Ways to a safe plan: first less memory on the same accelerators, then a shorter sequence or more "
+        "accelerators",
     )
 
 

@@ -38,7 +38,7 @@ def activations(memo: Memo) -> Iterator[Block]:
             change = f" ({'+' if slower >= 0 else '-'}{percent(abs(slower))})"
             rows.append(_recomputed(each.change.removeprefix("recompute "), each.estimate, change))
         columns = ("recompute", "activations", "in all", "step", "verdict")
-        yield Table(columns, tuple(rows), "lrrrl", "Other recomputation: memory freed and time added")
+        yield Table(columns, tuple(rows), "lrrrl", caption="Other recomputation: memory freed and time added")
 
 
 def _stages(best: Estimate) -> Table:
@@ -59,7 +59,7 @@ def _stages(best: Estimate) -> Table:
     )
     columns = ("stage", "layers", "in flight", "states", "activations", "logits, temporaries", "in all")
     caption = f"GiB per rank by stage; stage {best.worst_stage} is the fullest, stage {best.slowest_stage} the slowest"
-    return Table(columns, tuple(rows), "rlrrrrr", caption)
+    return Table(columns, tuple(rows), "rlrrrrr", caption=caption)
 
 
 def _recomputed(name: str, estimate: Estimate, change: str = "") -> tuple[str, ...]:

@@ -74,7 +74,7 @@ def _table(memo: Memo) -> Table:
         "GB/s: bytes sent divided by time. It is less than the link where messages are small or several operations "
         "follow each other, and more where a part stays inside a node. Exposed: the time that the step waits for"
     )
-    return Table(columns, tuple(rows), "llllrrrrr", caption, total=True)
+    return Table(columns, tuple(rows), "llllrrrrr", caption=caption, total=True)
 
 
 def _gradients(memo: Memo) -> str:

@@ -60,7 +60,7 @@ def limits_section(memo: Memo) -> Iterator[Block]:
     parts = [
         (ALL_NAMES.get(name, name), seconds) for name, seconds in from_peak(memo.best, memo.inputs).items() if seconds
     ]
-    yield Figure("waterfall", waterfall_picture(parts, title), title, _parts(parts, memo.best.step_time_s))
+    yield Figure("waterfall", waterfall_picture(parts, title), title, table=_parts(parts, memo.best.step_time_s))
     if memo.bottleneck.reference:
         yield _growth(memo.bottleneck, memo.bottleneck.reference, memo)
     yield Callout(*_bottleneck(memo), "warning")
@@ -83,7 +83,9 @@ def _questions(memo: Memo) -> Table:
     rows = [(*asked[:-1], _as_asked(memo))]
     rows += [_answer(each.change, each.best, each.same, each.inputs) for each in memo.other_questions]
     columns = ("question", "best plan", "tokens/s", "the recommended layout for it")
-    return Table(columns, tuple(rows), "llrl", "The same question with one thing changed, and a new search for each")
+    return Table(
+        columns, tuple(rows), "llrl", caption="The same question with one thing changed, and a new search for each"
+    )
 
 
 def _as_asked(memo: Memo) -> str:
@@ -144,7 +146,7 @@ def _growth(bottleneck: Bottleneck, reference: Point, memo: Memo) -> Table:
         f"Shares of the step on {accelerators(reference.gpus)} (`{reference.estimate.plan}`) and on {total}. Added: "
         "the accelerator-seconds that scaling adds for the same tokens, as a share of the step"
     )
-    return Table(columns, rows, "lrrr", caption)
+    return Table(columns, rows, "lrrr", caption=caption)
 
 
 def _bottleneck(memo: Memo) -> tuple[str, str]:

@@ -44,7 +44,7 @@ def memory_section(memo: Memo) -> Iterator[Block]:
     yield Heading("Who divides what", 3)
     if rows := tuple(sharding_rows(budgets.chosen.plan, inputs)):
         columns = ("axis", "weights", "gradients", "optimizer states", "activations")
-        yield Table(columns, rows, "lllll", "What each axis divides each part of the memory by")
+        yield Table(columns, rows, "lllll", caption="What each axis divides each part of the memory by")
         yield Paragraph(_saved(budgets))
     else:
         yield Paragraph("Nothing is divided: the only rank holds all of it.")

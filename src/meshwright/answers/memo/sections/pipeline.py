@@ -79,7 +79,7 @@ def _bubbles(pipeline: MicroBatching, best: Estimate) -> Table:
     textbook = f"({pipeline.stages} - 1) / ({chunks}m + {pipeline.stages} - 1)"
     columns = ("m", "global batch", "by the formula", "bubble", "MFU", "GiB")
     caption = f"The bubble as a share of the step: by the formula for equal stages, {textbook}, and as predicted"
-    return Table(columns, rows, "rrrrrr", caption)
+    return Table(columns, rows, "rrrrrr", caption=caption)
 
 
 def _rule(pipeline: MicroBatching, best: Estimate) -> str:

@@ -50,7 +50,7 @@ def plan_section(memo: Memo) -> Iterator[Block]:
     yield Heading("Appendix A. The plan and its runners-up", 2, new_page=True)
     if lines := [*constraint_lines(memo.search, memo.constraint_costs), *switched_lines(memo.switched, best)]:
         yield Bullets(tuple(lines))
-    yield Table(("", "value", "which means"), tuple(_fields(best.plan, inputs)), "lll", "The configuration")
+    yield Table(("", "value", "which means"), tuple(_fields(best.plan, inputs)), "lll", caption="The configuration")
     yield Paragraph(_placed(best, inputs))
     launch = [FLAG.sub(r"`\1`", str(setting)) for setting in launch_settings(best.plan, inputs)]
     if launch:
@@ -147,7 +147,7 @@ def _runners_up(memo: Memo) -> Iterator[Block]:
     )
     counts = f"The best plan of each other split; of {search.considered:,} plans considered, {search.legal:,} are "
     counts += f"legal and {search.fitting_words}"
-    yield Table(("plan", "step", "MFU", "GiB", "fits", "why it lost"), rows, "lrrrrl", counts)
+    yield Table(("plan", "step", "MFU", "GiB", "fits", "why it lost"), rows, "lrrrrl", caption=counts)
     yield from (Paragraph(line) for line in unpublished_lines(best, memo.inputs))
     if search.fastest and search.fastest.plan != best.plan:
         yield Paragraph(f"Predicted fastest: `{search.fastest.plan}`, {pace(search.fastest, best)}.")

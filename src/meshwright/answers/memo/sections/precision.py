@@ -21,7 +21,9 @@ def precision_section(memo: Memo) -> Iterator[Block]:
     inputs = memo.inputs
     yield Heading(f"Appendix F. Number formats: {inputs.job.precision}", 2)
     columns = ("what", "format", "bytes an element", "why")
-    yield Table(columns, tuple(_formats(memo.best.plan, inputs)), "llrl", f"Number formats of {inputs.runtime.id} here")
+    yield Table(
+        columns, tuple(_formats(memo.best.plan, inputs)), "llrl", caption=f"Number formats of {inputs.runtime.id} here"
+    )
     yield Heading("What it saves, and what it does not", 3)
     yield Paragraph(_saves(memo))
     states = _states(memo.best.plan, inputs)

@@ -84,7 +84,7 @@ def _points(points: tuple[Point, ...], caption: str) -> Table:
     columns = (
         "accelerators", "dp", "m", "step", "tokens/s", "speed-up", "efficiency", "bubble", "gradients exposed", "GiB",
     )  # fmt: skip
-    return Table(columns, tuple(rows), "r" * len(columns), caption)
+    return Table(columns, tuple(rows), "r" * len(columns), caption=caption)
 
 
 def _strong(points: tuple[Point, ...]) -> str:
