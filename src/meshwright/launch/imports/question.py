@@ -14,9 +14,10 @@ from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields, read_value
 from meshwright.launch.imports.answered import answered, batched
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set
-from meshwright.launch.imports.deepspeed import known_to_deepspeed
+from meshwright.launch.imports.deepspeed_json import known_to_deepspeed
 from meshwright.launch.imports.demands import FileRule
-from meshwright.launch.imports.dialects import Dialect, dialect_of
+from meshwright.launch.imports.dialects import dialect_of
+from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.file_rules import broken_lines, file_rules
 from meshwright.launch.imports.folder import (
     environment_in,
@@ -25,14 +26,12 @@ from meshwright.launch.imports.folder import (
     with_folder,
     with_script,
 )
-from meshwright.launch.imports.functions import one_function, without_objects
+from meshwright.launch.imports.functions import one_function
 from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, gaps_of, settled
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.lines import faults_of, with_lines
 from meshwright.launch.imports.machines import Machines, cluster_for, counted, machines_of
-from meshwright.launch.imports.nemo import with_classes
-from meshwright.launch.imports.recipe import with_objects
-from meshwright.launch.imports.translation import translated
+from meshwright.launch.imports.training import require_training
 from meshwright.launch.imports.unread import unread
 from meshwright.launch.imports.vocabulary import spellings_of
 from meshwright.launch.readers.read import read_launch_file
@@ -123,7 +122,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     except InvalidInput as error:
         raise with_folder(error, path) from None
     path = Path(read.path)
-    read = with_objects(read) if dialect.name == "torchtitan" else without_objects(with_classes(read))
+    read = dialect.objects(read)
     table = import_table(dialect.name)
     notes = _unread({*given.values} - {*keyed, "function"}, read)
     read, empty = settled(with_script(read, table, keyed, notes), table)
@@ -133,7 +132,9 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     known |= {name: value for name, value in keyed.items() if name not in named}
     machines = machines_of(read)
     cluster = cluster_for(machines, given.cluster)
-    spelled = translated(dialect, read, known, notes, cluster.num_gpus if cluster else machines.ranks)
+    require_training(read)
+    ranks = cluster.num_gpus if cluster else machines.ranks
+    spelled = dialect.translate(Spelled(read=read, known=known, notes=notes, ranks=ranks))
     understood = known_to_deepspeed(understand(spelled, table), read)
     fields, used = answered(_plain(understood.fields | named), given.answers, read, table, spelled)
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.launch.imports.dialects import Dialect
+from meshwright.launch.imports.dialects.dialect import Dialect
 from meshwright.launch.readers.limits import named_lines
 from meshwright.launch.readers.settings import LaunchSettings
 

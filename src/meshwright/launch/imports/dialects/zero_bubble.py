@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.imports.arguments import modern_arguments
+from meshwright.launch.imports.dialects.dialect import Dialect, of_megatron
 from meshwright.launch.imports.numbers import whole_number
+from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
 _BY_MEMORY = {"zb": "zb-v", "half": "v-half", "min": "v-min"}
 _FLAGS = ("--zero-bubble-v-schedule", "--zero-bubble-v-schedule-mem-setup", "--zero-bubble-max-pending-backward")
 
 
-def with_schedule(settings: Settings, notes: list[str]) -> Settings:
+def _with_schedule(settings: Settings, notes: list[str]) -> Settings:
     """The settings with the schedule under --enable-zero-bubble; notes: what was taken to mean something is added.
 
     Source: sail-sg/zero-bubble-pipeline-parallelism@064369d6a5c6 megatron/core/zbpp_utils.py. Raises `InvalidInput` for
@@ -32,3 +35,17 @@ def with_schedule(settings: Settings, notes: list[str]) -> Settings:
         notes.append("--zero-bubble-max-pending-backward auto fills the memory that is there; priced as ZB-2p")
     bounded = pending is not None and stages is not None and pending < 2 * stages
     return named | {"--enable-zero-bubble": "zb-1p" if bounded else "zb-2p"}
+
+
+def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
+    del settings
+    own = {"--enable-zb-runtime", "--enable-zero-bubble", "--zero-bubble-v-schedule", "--enable-1f1b-v"}
+    return of_megatron(keys) and bool(own & keys)
+
+
+DIALECT = Dialect(
+    name="zero-bubble",
+    framework="zero-bubble",
+    holds=_holds,
+    translate=lambda spelled: modern_arguments(_with_schedule(spelled.known, spelled.notes), spelled.notes),
+)

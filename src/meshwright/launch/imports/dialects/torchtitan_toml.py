@@ -1,7 +1,9 @@
-"""Titan: the TOML of torchtitan up to 0.2 as the settings of its Python configurations."""
+"""torchtitan up to 0.2: its TOML as the settings of its Python configurations."""
 
 from __future__ import annotations
 
+from meshwright.launch.imports.dialects.dialect import Dialect, has
+from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
 _OLDER_SECTIONS = ("training", "experimental")
@@ -13,7 +15,7 @@ _ADAM = ("Adam", "AdamW")
 _MODES = {"none": "None", "selective": "SelectiveAC", "full": "FullAC"}
 
 
-def modern_toml(settings: Settings, notes: list[str]) -> Settings:
+def _modern_toml(settings: Settings, notes: list[str]) -> Settings:
     """The settings as torchtitan 0.3 has them; notes: what was taken to mean something is added.
 
     Source: pytorch/torchtitan v0.1.0 and v0.2.2 torchtitan/config/job_config.py; of December 2024,
@@ -58,3 +60,15 @@ def _regrouped(settings: Settings) -> Settings:
     if "training.enable_float8_linear" in modern:
         modern.setdefault("float8.enable_float8_linear", modern.pop("training.enable_float8_linear"))
     return modern
+
+
+def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
+    return settings.form == "toml" and has("training", "model")(settings, keys)
+
+
+DIALECT = Dialect(
+    name="torchtitan-toml",
+    framework="torchtitan to 0.2",
+    holds=_holds,
+    translate=lambda spelled: _modern_toml(spelled.known, spelled.notes),
+)

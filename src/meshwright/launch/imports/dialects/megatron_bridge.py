@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from meshwright.launch.imports.nemo import NO_DROPOUT, nemo_arguments
+from meshwright.launch.imports.arguments import modern_arguments
+from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
+from meshwright.launch.imports.dialects.nemo import NO_DROPOUT, nemo_arguments
+from meshwright.launch.imports.training import require_whole
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
@@ -33,7 +36,7 @@ _OF_PROVIDERS = {"should_pad_vocab", "bias_activation_fusion"}
 """Fields of a model that no argument is."""
 
 
-def bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> Settings:
+def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> Settings:
     """Fields of a recipe as Megatron's arguments; what it starts from stands in other files, which are not read.
 
     Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes/common.py and training/config.py (the distributed optimizer
@@ -87,3 +90,21 @@ def _named(read: LaunchSettings, known: Settings) -> Settings:
 
 def _recipe() -> dict[str, tuple[str, ...]]:
     return launch_table("megatron-bridge").recipe
+
+
+def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
+    del keys
+    return settings.form == "python" and "megatron.bridge" in settings.program
+
+
+def _translated(spelled: Spelled) -> Settings:
+    require_whole(spelled.read)
+    return modern_arguments(_bridge_arguments(spelled.read, spelled.known, spelled.notes), spelled.notes)
+
+
+DIALECT = Dialect(
+    name="megatron-bridge",
+    framework="Megatron-Bridge",
+    holds=_holds,
+    translate=_translated,
+)

@@ -1,4 +1,4 @@
-"""Recipe: a configuration of torchtitan in Python, with its objects and counts of tokens as release 0.3 spells them."""
+"""torchtitan: its configuration in Python, with its objects and counts of tokens as release 0.3 spells them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from meshwright.launch.imports.dialects.dialect import Dialect, has
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
@@ -15,7 +16,7 @@ _NAMED = ("model_spec", "activation_checkpoint", "loss")
 _CONVERTERS = {"Float8LinearConverter": "float8", "MXFP8LinearConverter": "mxfp8", "NVFP4LinearConverter": "nvfp4"}
 
 
-def with_objects(read: LaunchSettings) -> LaunchSettings:
+def _with_objects(read: LaunchSettings) -> LaunchSettings:
     """The settings with the objects that a table knows by name, and without the names of others.
 
     Source: pytorch/torchtitan@b5bcd76c66d0 and 0.3.0, models/*/config_registry.py: a model is `model_registry(FLAVOR)`
@@ -56,7 +57,7 @@ def _converters(kept: list[FileSetting], made: dict[str, FileSetting]) -> Iterat
             yield replace(each, key="model_spec.converters", value=f"{kind}{recipe}")
 
 
-def modern_recipe(settings: Settings, notes: list[str]) -> Settings:
+def _modern_recipe(settings: Settings, notes: list[str]) -> Settings:
     """The settings as torchtitan 0.3 has them: later ones count tokens; notes: what was taken to mean is added."""
     modern = dict(settings)
     length, tokens = _count(modern.pop("training.max_context_length", None)), None
@@ -77,3 +78,18 @@ def modern_recipe(settings: Settings, notes: list[str]) -> Settings:
 
 def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
+    return settings.form == "python" and (
+        "torchtitan" in settings.program or has("parallelism", "training")(settings, keys)
+    )
+
+
+DIALECT = Dialect(
+    name="torchtitan",
+    framework="torchtitan",
+    holds=_holds,
+    objects=_with_objects,
+    translate=lambda spelled: _modern_recipe(spelled.known, spelled.notes),
+)

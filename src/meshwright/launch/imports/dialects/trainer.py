@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.imports.deepspeed_json import deepspeed_json
+from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -14,22 +16,22 @@ _OTHERS = re.compile(r"(^|[_.])(dpo|ppo|grpo|kto|orpo|rloo|rlhf|rm|reward\w*|lor
 """Programs that take the same arguments and train something else, or a part of it."""
 
 
-def trainer_arguments(read: LaunchSettings, known: Settings, configuration: Settings, notes: list[str]) -> Settings:
-    """The arguments with the file of DeepSpeed; notes: what was taken to mean something is added.
+def _translated(spelled: Spelled) -> Settings:
+    """The arguments with the file of DeepSpeed.
 
     Raises `InvalidInput` as `plain_arguments` does, and for FSDP that is neither whole nor of gradients and optimizer
     states.
 
     Source: transformers 5.23.0 training_args.py (`fsdp`, `deepspeed`; neither: whole states on every rank).
     """
-    settings = configuration | plain_arguments(read, known)
+    settings = deepspeed_json(spelled.read) | plain_arguments(spelled.read, spelled.known)
     named, sharded = settings.pop("--deepspeed", False), settings.pop("--fsdp", False)
     if "zero_optimization.stage" in settings:
         return settings | {"runtime.id": "deepspeed"}
     if sharded:
-        return settings | {"runtime.id": "accelerate", "zero_optimization.stage": _stage(str(sharded), notes)}
-    if not named and not re.search(r"\baccelerate\b", read.text):
-        notes.append("neither `--deepspeed` nor `--fsdp`: the Trainer keeps whole states on every rank, ZeRO 0")
+        return settings | {"runtime.id": "accelerate", "zero_optimization.stage": _stage(str(sharded), spelled.notes)}
+    if not named and not re.search(r"\baccelerate\b", spelled.read.text):
+        spelled.notes.append("neither `--deepspeed` nor `--fsdp`: the Trainer keeps whole states on every rank, ZeRO 0")
         settings["zero_optimization.stage"] = 0
     return settings
 
@@ -61,3 +63,17 @@ def _stage(fsdp: str, notes: list[str]) -> int:
         raise InvalidInput(f"--fsdp {fsdp}: only full_shard and shard_grad_op, without offload, are modelled")
     notes.append("FSDP of a Trainer is priced as FSDP 2")
     return stage
+
+
+def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
+    """Scripts that give a Trainer's arguments, with either sign between their words."""
+    named = {key.lstrip("-").replace("-", "_") for key in keys if key.startswith("--")}
+    return settings.form == "shell" and named >= {*OF_A_TRAINER}
+
+
+DIALECT = Dialect(
+    name="trainer",
+    framework="the Trainer of transformers",
+    holds=_holds,
+    translate=_translated,
+)

@@ -6,6 +6,10 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from meshwright.launch.imports.arguments import modern_arguments
+from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
+from meshwright.launch.imports.functions import without_objects
+from meshwright.launch.imports.training import require_whole
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -39,19 +43,19 @@ NO_DROPOUT: Settings = {"--attention-dropout": 0.0, "--hidden-dropout": 0.0}
 _CLASS = re.compile(r"([A-Za-z]+?)(\d*)Config_?(\w*)")
 
 
-def is_recipe(read: LaunchSettings) -> bool:
+def _is_recipe(read: LaunchSettings) -> bool:
     """Whether a Python file is a recipe of NeMo 2."""
     return read.form == "python" and any(name.startswith("nemo.collections.llm") for name in read.program.split())
 
 
-def with_classes(read: LaunchSettings) -> LaunchSettings:
+def _with_classes(read: LaunchSettings) -> LaunchSettings:
     """The settings as NeMo 1 has them: what a recipe gives to its strategy, data and model, the name of the model by
     its class, and the precision by its plugin.
 
     Source: NVIDIA/NeMo nemo/collections/llm/recipes: `run.Config(nl.MegatronStrategy, ...)`, `run.Config(
     Llama31Config70B)`, `plugins=bf16_mixed()`, `distributed_fused_adam_with_cosine_annealing`.
     """
-    if not is_recipe(read):
+    if not _is_recipe(read):
         return read
     settings: list[FileSetting] = []
     for each in read.settings:
@@ -134,3 +138,23 @@ def nemo_arguments(known: Settings) -> Settings:
     if "tokenizer.type" in model:
         settings["--tokenizer-model"] = model["tokenizer.type"]
     return settings
+
+
+def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
+    own = any(key.endswith("model.tensor_model_parallel_size") for key in keys)
+    return (own and settings.form in ("yaml", "shell")) or _is_recipe(settings)
+
+
+def _translated(spelled: Spelled) -> Settings:
+    require_whole(spelled.read)
+    without = NO_DROPOUT if _is_recipe(spelled.read) else {}
+    return modern_arguments(without | nemo_arguments(spelled.known), spelled.notes)
+
+
+DIALECT = Dialect(
+    name="nemo",
+    framework="NeMo",
+    holds=_holds,
+    objects=lambda read: without_objects(_with_classes(read)),
+    translate=_translated,
+)

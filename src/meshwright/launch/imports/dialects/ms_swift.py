@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.imports.arguments import modern_arguments
+from meshwright.launch.imports.dialects.dialect import Dialect
+from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
-DEFAULTS: Settings = {
+_DEFAULTS: Settings = {
     "--micro-batch-size": 1,
     "--global-batch-size": 16,
     "--recompute-granularity": "selective",
@@ -26,7 +29,7 @@ _RENAMED = {
 _TUNERS = ("--tuner_type", "--train_type")
 
 
-def swift_arguments(known: Settings) -> Settings:
+def _swift_arguments(known: Settings) -> Settings:
     """The options with hyphens and without those that are off.
 
     Raises `InvalidInput` where adapters are trained, or other models run beside the one that is.
@@ -40,7 +43,7 @@ def swift_arguments(known: Settings) -> Settings:
         raise InvalidInput(
             f"--rlhf_type {known['--rlhf_type']}: models beside the one that is trained are not modelled"
         )
-    settings = dict(DEFAULTS)
+    settings = dict(_DEFAULTS)
     for key, value in known.items():
         hyphens = key.replace("_", "-") if key.startswith("--") else key
         name, text = _RENAMED.get(hyphens, hyphens), str(value).lower()
@@ -52,3 +55,17 @@ def swift_arguments(known: Settings) -> Settings:
         settings.pop("--bf16")
         settings["--fp16"] = True
     return settings
+
+
+def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
+    """Megatron's arguments with underscores, and a model that is named."""
+    own = {"--tensor_model_parallel_size", "--expert_model_parallel_size", "--micro_batch_size", "--global_batch_size"}
+    return settings.form == "shell" and "--model" in keys and bool(own & keys)
+
+
+DIALECT = Dialect(
+    name="ms-swift",
+    framework="ms-swift",
+    holds=_holds,
+    translate=lambda spelled: modern_arguments(_swift_arguments(spelled.known), spelled.notes),
+)

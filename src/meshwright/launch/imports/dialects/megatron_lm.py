@@ -1,8 +1,12 @@
-"""MindSpeed: arguments that MindSpeed-LLM has beside those of Megatron-LM, in Megatron's own."""
+"""Megatron-LM: its command line, with what MindSpeed-LLM has beside it in Megatron's own arguments."""
 
 from __future__ import annotations
 
+from meshwright.launch.imports.arguments import modern_arguments
+from meshwright.launch.imports.dialects import megatron_deepspeed, zero_bubble
+from meshwright.launch.imports.dialects.dialect import Dialect, of_megatron
 from meshwright.launch.imports.numbers import whole_number
+from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
 _EXCHANGES = {"megatron_cp_algo": "p2p", "ulysses_cp_algo": "a2a", "kvallgather_cp_algo": "all_gather"}
@@ -12,7 +16,7 @@ _LAYOUT = "--pipeline-model-parallel-layout"
 _CHUNKS, _PER_CHUNK = "--num-virtual-stages-per-pipeline-rank", "--num-layers-per-virtual-pipeline-stage"
 
 
-def megatron_arguments(settings: Settings) -> Settings:
+def _megatron_arguments(settings: Settings) -> Settings:
     """The arguments as Megatron-LM has them, where they mean the same; what only MindSpeed has stays as it is.
 
     Source: Ascend/MindSpeed-LLM@c77308a1 mindspeed_llm/features_manager (transformer_block.py, shared_expert.py,
@@ -69,3 +73,16 @@ def _numbers(value: object) -> list[int]:
     """The whole numbers between commas; nothing where one of them is none."""
     numbers = [whole_number(each.strip()) for each in str(value).split(",")]
     return [] if None in numbers else [each for each in numbers if each is not None]
+
+
+def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
+    forks = (megatron_deepspeed.DIALECT, zero_bubble.DIALECT)
+    return of_megatron(keys) and not any(fork.holds(settings, keys) for fork in forks)
+
+
+DIALECT = Dialect(
+    name="megatron-lm",
+    framework="Megatron-LM",
+    holds=_holds,
+    translate=lambda spelled: modern_arguments(_megatron_arguments(spelled.known), spelled.notes),
+)

@@ -1,0 +1,88 @@
+"""Dialects: which framework a launch file is written for, from what it contains."""
+
+from __future__ import annotations
+
+from meshwright.errors import InvalidInput, UnknownName
+from meshwright.launch.imports.dialects import (
+    accelerate,
+    axolotl,
+    deepspeed,
+    gpt_neox,
+    internevo,
+    llama_factory,
+    llm_foundry,
+    megatron_bridge,
+    megatron_deepspeed,
+    megatron_lm,
+    ms_swift,
+    nanotron,
+    nemo,
+    torchtitan,
+    torchtitan_toml,
+    trainer,
+    trl,
+    zero_bubble,
+)
+from meshwright.launch.imports.dialects.dialect import Dialect
+from meshwright.launch.readers.limits import line_of
+from meshwright.launch.readers.settings import LaunchSettings
+
+DIALECTS = (
+    megatron_deepspeed.DIALECT,
+    zero_bubble.DIALECT,
+    megatron_lm.DIALECT,
+    ms_swift.DIALECT,
+    megatron_bridge.DIALECT,
+    nemo.DIALECT,
+    torchtitan.DIALECT,
+    torchtitan_toml.DIALECT,
+    gpt_neox.DIALECT,
+    deepspeed.DIALECT,
+    accelerate.DIALECT,
+    nanotron.DIALECT,
+    llm_foundry.DIALECT,
+    internevo.DIALECT,
+    axolotl.DIALECT,
+    llama_factory.DIALECT,
+    trl.DIALECT,
+    trainer.DIALECT,
+)
+
+
+def dialect_of(settings: LaunchSettings, framework: str | None = None) -> Dialect:
+    """The framework of a launch file: the one that is named, else the one that its settings are of.
+
+    Raises `UnknownName` for a name that has no dialect, `InvalidInput` where none or several fit.
+    """
+    names = {dialect.name: dialect for dialect in DIALECTS}
+    if framework is not None:
+        if framework not in names:
+            raise UnknownName("framework of launch files", framework, names)
+        return names[framework]
+    keys = {each.key for each in settings.settings}
+    if "--model_recipe_name" in keys:
+        name = settings.by_key()["--model_recipe_name"].value
+        raise InvalidInput(
+            f"the launch file {settings.path!r} names the recipe {name} of Megatron-Bridge and holds no plan itself: "
+            "give the Python file of the recipe"
+        )
+    fitting = [dialect for dialect in DIALECTS if dialect.holds(settings, keys)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        listed = " or ".join(dialect.framework for dialect in fitting)
+        why = f"may be of {listed}; say which: --framework {' or '.join(each.name for each in fitting)}"
+    else:
+        why = f"is of no framework that is recognised ({_seen(settings)}); known: {', '.join(names)}"
+    raise InvalidInput(f"the launch file {settings.path!r} {why}")
+
+
+def _seen(settings: LaunchSettings) -> str:
+    """The first settings of a file, with their lines."""
+    first = [each for each in settings.settings if each.key][:4]
+    listed = ", ".join(f"{each.key} in line {each.line}" if each.line else each.key for each in first)
+    return f"its settings: {listed} …" if first else f"it has no settings up to its end, line {_last_line(settings)}"
+
+
+def _last_line(settings: LaunchSettings) -> int:
+    return line_of(settings.text, len(settings.text))

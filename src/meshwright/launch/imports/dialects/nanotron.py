@@ -1,0 +1,7 @@
+"""nanotron: its YAML."""
+
+from __future__ import annotations
+
+from meshwright.launch.imports.dialects.dialect import Dialect, has
+
+DIALECT = Dialect(name="nanotron", framework="nanotron", holds=has("parallelism.dp", "tokens.micro_batch_size"))

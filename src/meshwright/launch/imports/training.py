@@ -1,0 +1,38 @@
+"""Training: whether a launch file trains a whole model of a kind that is modelled."""
+
+from __future__ import annotations
+
+import re
+
+from meshwright.errors import InvalidInput
+from meshwright.launch.readers.settings import LaunchSettings
+
+_OTHER_MODELS = re.compile(r"pretrain_(bert|t5|ict|retro|vision|vlm|mamba|hybrid|mimo|biencoder)\w*\.py$")
+"""Programs of Megatron-LM that train models of other kinds with the same arguments."""
+_NO_TRAINING = re.compile(
+    r"[^/]*(ptq|quantiz|inference|generation|generate|server|convert|evaluate|preprocess)\w*\.py$"
+)
+"""Programs that take the same arguments and train nothing."""
+_TASKS = re.compile(r"(?:^|/)(tasks/(?:\w+/)*main\.py)$")
+"""Programs of Megatron-LM that evaluate a model, or tune it for a task."""
+
+
+def require_training(read: LaunchSettings) -> None:
+    """Raises `InvalidInput` where a script, or flags in YAML, name a program that trains other models, or none."""
+    program = read.program if read.form in ("shell", "yaml") else ""
+    if match := _NO_TRAINING.search(program):
+        raise InvalidInput(f"{read.path!r} starts {match[0]}, which trains nothing")
+    if match := _TASKS.search(program):
+        raise InvalidInput(f"{read.path!r} starts {match[1]}, which evaluates a model or tunes it for a task")
+    if match := _OTHER_MODELS.search(program):
+        raise InvalidInput(f"{read.path!r} starts {match[0]}: its models are not modelled, decoders alone are")
+
+
+def require_whole(read: LaunchSettings) -> None:
+    """Raises `InvalidInput` where a recipe trains adapters."""
+    for each in read.settings:
+        adapters = "peft" in each.key.split(".")[:-1] or each.key.rpartition(".")[2] in ("peft", "peft_scheme")
+        if adapters and each.value not in (None, "None", "none", ""):
+            raise InvalidInput(
+                f"{read.path!r}, line {each.line}: {each.key} is of the training of adapters, not modelled"
+            )
