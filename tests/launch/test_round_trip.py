@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshwright.answers.launch_files import WRITERS, launch_files
+from meshwright.answers.launch_files import launch_files
 from meshwright.answers.launch_folder import write_folder
 from meshwright.errors import InvalidSpec, MeshwrightError
 from meshwright.launch.export import export
 from meshwright.launch.fields import differences
 from meshwright.launch.imports.question import Given, question_of_file
-from meshwright.launch.table import launch_table
+from meshwright.launch.table import launch_table, launch_tables
+from meshwright.launch.writers import files_of
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
@@ -70,7 +71,7 @@ def test_what_is_written_is_read_as_the_same_plan(
     for row in random.Random(23).sample(range(len(plans)), len(plans)):
         plan = plans[row]
         try:
-            files = WRITERS[framework](export(plan, inputs, framework), [])
+            files = files_of(export(plan, inputs, framework), [])
         except InvalidSpec:
             continue
         for name, text in files.items():
@@ -91,7 +92,7 @@ def test_a_written_file_says_all_that_the_price_rests_on(
 ) -> None:
     inputs = question(read_model(model), "1x8:h100", runtime, global_batch=64)
     plan = Plan(tp=2, dp=4, sp=True, zero=1, num_microbatches=16)
-    for name, text in WRITERS[framework](export(plan, inputs, framework), []).items():
+    for name, text in files_of(export(plan, inputs, framework), []).items():
         (tmp_path / name).write_text(text)
     notes = question_of_file(tmp_path, Given(cluster="1x8:h100", runtime=runtime)).notes
     assert not [note for note in notes if note.startswith("priced as if")]
@@ -117,7 +118,7 @@ def _differences(plan: Plan, inputs: Inputs, framework: str, model: str, folder:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", WRITERS)
+@pytest.mark.parametrize("framework", launch_tables())
 def test_plans_of_random_questions_are_read_from_their_folders(framework: str, tmp_path: Path) -> None:
     chance, seen, differ = np.random.default_rng(23), set[str](), list[str]()
     while len(seen) < ROUND_TRIPS:

@@ -90,7 +90,7 @@ def test_a_folder_without_a_plan_or_with_two_is_refused(tmp_path: Path) -> None:
         read(tmp_path)
     for framework in ("deepspeed", "accelerate"):
         written(tmp_path, framework)
-    with pytest.raises(InvalidInput, match=r"deepspeed\.json and accelerate\.yaml; name one of them"):
+    with pytest.raises(InvalidInput, match=r"accelerate\.yaml and deepspeed\.json; name one of them"):
         read(tmp_path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from meshwright.answers.assumptions import assumptions
@@ -18,11 +17,7 @@ from meshwright.launch.facts import was_read
 from meshwright.launch.fields import trained_as
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table, launch_tables, table_named, table_of
-from meshwright.launch.writers.arguments import argument_files
-from meshwright.launch.writers.filled import filled_files
-from meshwright.launch.writers.python import python_files
-from meshwright.launch.writers.recipe import recipe_files
-from meshwright.launch.writers.trained import trained_files
+from meshwright.launch.writers import files_of
 from meshwright.layout.legality import faults, require_legal
 from meshwright.layout.plan import Plan
 from meshwright.search.any_fits import any_fits
@@ -36,17 +31,6 @@ POSITIONS = {"rotary base": "rope_theta", "rotary scaling": "rope.rope_type"}
 """Keys of `Model.config_values` for what positions rest on."""
 LIKELY = 0.5
 """Probability of fitting below which files warn."""
-WRITERS: dict[str, Callable[[Launch, Sequence[str]], dict[str, str]]] = {
-    "megatron-lm": argument_files,
-    "megatron-deepspeed": argument_files,
-    "megatron-bridge": recipe_files,
-    "torchtitan": python_files,
-    "deepspeed": trained_files,
-    "accelerate": trained_files,
-    "nanotron": filled_files,
-    "llm-foundry": filled_files,
-}
-"""What writes the files of a launch table."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +60,7 @@ def framework_of(runtime: str) -> str:
 def _without_files(runtime: Runtime) -> str:
     """Why a runtime has no launch files, and the options that write some."""
     head = f"no launch files are written for {runtime.id}, the runtime of {runtime.version}"
-    for name in WRITERS:
+    for name in launch_tables():
         table = launch_table(name)
         written = table.runtimes[0]
         if runtime.framework in (name, written):
@@ -87,21 +71,19 @@ def _without_files(runtime: Runtime) -> str:
             )
     return (
         f"{head}. Add --to FRAMEWORK --nearest for the nearest plan that another framework runs, priced again: "
-        f"{', '.join(WRITERS)}"
+        f"{', '.join(launch_tables())}"
     )
 
 
 def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False) -> LaunchFiles:
     """The files that launch a plan with a framework.
 
-    name: of a launch table with a writer, or of its runtime; nearest: what the framework cannot say is replaced by the
-    nearest legal plan of its own runtime, named and priced again. Raises `InvalidInput` for a framework without a
-    writer, `IllegalPlan` for a plan that the runtime refuses, `InvalidSpec` with every field that the framework has no
-    setting for, `NothingFits` where the nearest plan does not fit in memory.
+    name: of a launch table, or of its runtime; nearest: what the framework cannot say is replaced by the nearest legal
+    plan of its own runtime, named and priced again. Raises `IllegalPlan` for a plan that the runtime refuses,
+    `InvalidSpec` with every field that the framework has no setting for, `NothingFits` where the nearest plan does not
+    fit in memory.
     """
     name = table_named(name)
-    if name in launch_tables() and name not in WRITERS:
-        raise InvalidInput(f"no launch files are written for {name} yet; use {' or '.join(WRITERS)}")
     replaced: tuple[str, ...] = ()
     if nearest:
         plan, inputs, replaced = _moved(plan, inputs, name)
@@ -112,7 +94,7 @@ def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False
     estimate = estimate_each([plan], inputs)[0]
     if replaced:
         _require_fitting(estimate, inputs)
-    return LaunchFiles(launch, estimate, WRITERS[name](launch, _notes(launch, estimate, replaced, carried)), replaced)
+    return LaunchFiles(launch, estimate, files_of(launch, _notes(launch, estimate, replaced, carried)), replaced)
 
 
 def memory_warning(estimate: Estimate) -> tuple[str, ...]:

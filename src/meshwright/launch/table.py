@@ -106,6 +106,14 @@ class LaunchTable(Spec):
     file: Literal["arguments", "toml", "python", "json", "yaml"]
     """What the settings are written into."""
     source: str
+    writer: Literal["arguments", "filled", "python", "recipe", "trained"] | None = None
+    """The module of `writers` that writes its files; those that are only read need none."""
+    configuration: str = ""
+    """The file that holds the plan, where that is not the start script."""
+    start: str = ""
+    """What torchrun starts, with its arguments."""
+    beside: tuple[str, str] | None = None
+    """Of arguments that a JSON file stands beside: the flag that names it, and its name."""
     numa_binding: bool = False
     """Its PyTorch is 2.9 or newer, whose torchrun can bind ranks to the cores beside their accelerator."""
     rows: dict[str, Row]

@@ -13,24 +13,28 @@ from meshwright.launch.readers.read import read_launch_file
 from meshwright.launch.readers.script import CONFIGURED, exported_by
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.readers.traced import Unreadable
-from meshwright.launch.table import LaunchTable
+from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 
-CONFIGURATIONS = ("meshwright_plan.py", "deepspeed.json", "accelerate.yaml", "nanotron.yaml", "llm-foundry.yaml")
-"""Names of the files that hold a plan; where there is none, the start script holds it."""
 START, SCRIPT = "train.sh", "train.py"
 
 
 def launch_file_in(folder: Path) -> Path:
     """The file of a folder that holds its plan; raises `InvalidInput` where there is none, or several."""
-    held = [name for name in CONFIGURATIONS if _is_own(folder / name)] or [
+    held = [name for name in _configurations() if _is_own(folder / name)] or [
         name for name in (START,) if _is_own(folder / name)
     ]
     if len(held) == 1:
         return folder / held[0]
     if held:
         raise InvalidInput(f"the folder {str(folder)!r} holds {' and '.join(held)}; name one of them")
-    names = ", ".join((*CONFIGURATIONS, START))
+    names = ", ".join((*_configurations(), START))
     raise InvalidInput(f"the folder {str(folder)!r} holds no file that `launch` writes ({names}); name the file itself")
+
+
+def _configurations() -> list[str]:
+    """Names of the files that hold a plan; where there is none, the start script holds it."""
+    names = dict.fromkeys(launch_table(name).configuration for name in launch_tables())
+    return [name for name in names if name]
 
 
 def environment_in(folder: Path) -> dict[str, str]:
@@ -43,7 +47,7 @@ def environment_in(folder: Path) -> dict[str, str]:
 
 def with_folder(error: InvalidInput, path: Path) -> InvalidInput:
     """The error, with the folder to name where a start script was given and what holds its plan lies beside it."""
-    held = [name for name in CONFIGURATIONS if _is_own(path.parent / name)]
+    held = [name for name in _configurations() if _is_own(path.parent / name)]
     if path.suffix != ".sh" or not held:
         return error
     return InvalidInput(f"{error}; {held[0]} beside it holds a plan: --from {str(path.parent)!r}")

@@ -15,19 +15,12 @@ PARTS = {"model": "MODEL", "plan": "PLAN", "job": "JOB"}
 """The array of a script that a field's settings stand in, by the first word of its name."""
 OTHERS = "RUNTIME"
 """The array of what says no field: how the framework works, as it is priced."""
-PROGRAMS = {
-    "megatron-lm": '"${MEGATRON:?folder of Megatron-LM}/pretrain_gpt.py"',
-    "megatron-deepspeed": '"${MEGATRON_DEEPSPEED:?folder of Megatron-DeepSpeed}/pretrain_gpt.py"',
-}
-"""What torchrun starts, by the launch table."""
-BESIDE = {"megatron-deepspeed": ("--deepspeed_config", "ds_config.json")}
-"""Of tables whose other settings stand in a JSON file: the flag that names it, and its name."""
 
 
 def argument_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     """The start script, the file that it names and the Slurm batch file, by name. notes: what all say first."""
     own = {key: value for key, value in launch.settings.items() if not _is_flag(key) and not key.isupper()}
-    beside = {BESIDE[launch.name][1]: json_text(own, notes)} if launch.name in BESIDE else {}
+    beside = {launch.table.beside[1]: json_text(own, notes)} if launch.table.beside else {}
     return {"train.sh": _script(launch, notes), **beside, "job.slurm": batch_file(launch, notes)}
 
 
@@ -59,7 +52,7 @@ def _script(launch: Launch, notes: Sequence[str]) -> str:
         arrays[homes.get(key, OTHERS)][key] = value
     exports = [f"export {key}={shlex.quote(str(value))}" for key, value in settings.items() if key.isupper()]
     lines = ["#!/bin/bash", *commented(notes), "", "set -euo pipefail", *exports, ""]
-    flag, name = BESIDE.get(launch.name, ("", ""))
+    flag, name = table.beside or ("", "")
     lines += ['HERE="$(cd "$(dirname "$0")" && pwd)"', ""] if name else []
     for array, part in arrays.items():
         lines += [f"{array}=("]
@@ -71,7 +64,7 @@ def _script(launch: Launch, notes: Sequence[str]) -> str:
     every = " ".join(f'"${{{array}[@]}}"' for array in (*arrays, "FILL_IN")) + (
         f' {flag} "$HERE/{name}"' if name else ""
     )
-    lines += [torchrun(launch) + f'    {PROGRAMS[launch.name]} {every} "$@"', ""]
+    lines += [torchrun(launch) + f'    {table.start} {every} "$@"', ""]
     return "\n".join(lines)
 
 

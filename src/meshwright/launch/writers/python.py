@@ -10,7 +10,6 @@ from meshwright.launch.registry import rotary_changes
 from meshwright.launch.writers.comments import commented, used_imports
 from meshwright.launch.writers.start import batch_file, start_script, torchrun
 
-MODULE = "meshwright_plan"
 STANDARD = "import os\nfrom dataclasses import replace"
 IMPORTS = """\
 from torchtitan.components.checkpointer import CheckpointManager
@@ -53,10 +52,10 @@ SECTIONS = {"parallelism": "ParallelismConfig", "training": "TrainingConfig", "c
 
 def python_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     """The configuration module, the start script and the Slurm batch file, by name. notes: what all say first."""
-    command = f'{ENVIRONMENT}{torchrun(launch)}    -m torchtitan.train --module {MODULE} --config plan "$@"'
+    command = f"{ENVIRONMENT}{torchrun(launch)}    {launch.table.start}"
     asked = {name: launch.to_fill[key] for key, name in FILLED.items()} | OWN
     return {
-        f"{MODULE}.py": _module(launch, notes),
+        launch.table.configuration: _module(launch, notes),
         "train.sh": start_script(launch, notes, command, asked),
         "job.slurm": batch_file(launch, notes),
     }

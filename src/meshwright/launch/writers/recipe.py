@@ -15,7 +15,6 @@ from meshwright.launch.table import Value
 from meshwright.launch.writers.comments import commented, used_imports
 from meshwright.launch.writers.start import batch_file, start_script, torchrun
 
-FILE = "meshwright_plan.py"
 STANDARD = "import json\nimport os"
 IMPORTS = """\
 import torch
@@ -86,9 +85,9 @@ def recipe_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     if learned not in (0, length):
         fault = refusal("model.learned_positions", length, learned)
         raise InvalidSpec(f"a launch of {launch.table.framework} ({launch.table.release}) with this plan", [fault])
-    command = f'{torchrun(launch)}    "$HERE/{FILE}" "$@"'
+    command = f"{torchrun(launch)}    {launch.table.start}"
     return {
-        FILE: _recipe(launch, notes),
+        launch.table.configuration: _recipe(launch, notes),
         "train.sh": start_script(launch, notes, command, launch.to_fill),
         "job.slurm": batch_file(launch, notes),
     }

@@ -17,7 +17,6 @@ from meshwright.specs.weights import parameter_count
 from meshwright.units import format_gib
 
 TEMPLATES = resources.files("meshwright.launch.writers") / "templates"
-CONFIGURATIONS = {"deepspeed": "deepspeed.json", "accelerate": "accelerate.yaml"}
 EFFICIENT_LOADING = "fsdp_config.fsdp_cpu_ram_efficient_loading"
 """With it the first process alone makes the weights."""
 ACCELERATE = (
@@ -33,7 +32,7 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     notes: what all say first.
     """
     notes = [*notes, *_host_memory(launch), *_masked_windows(launch)]
-    name, text = CONFIGURATIONS[launch.name], yaml_text if launch.table.file == "yaml" else json_text
+    name, text = launch.table.configuration, yaml_text if launch.table.file == "yaml" else json_text
     own = {key: value for key, value in launch.settings.items() if not key.startswith(("plan.", "job.", "runtime."))}
     command = torchrun(launch) if launch.name == "deepspeed" else ACCELERATE.format(nodes=launch.nodes)
     return {
