@@ -20,17 +20,6 @@ GOLDEN = 0x9E3779B97F4A7C15
 """2^64 over the golden ratio, odd: a product with it spreads codes over their highest bits (Knuth, TAOCP 3, 6.4)."""
 
 
-def on_distinct(function: Callable[..., Answer], *columns: IntColumn) -> Answer:
-    """`function(*columns)` for a function of rows, evaluated once per distinct row.
-
-    columns: small non-negative integers, each of shape (n,). The function gets one column each of shape (k,), k <= n,
-    and returns a named tuple (tuples may nest in it) whose arrays have k rows (or are scalars); the answer has n. Words
-    and None stay as they are.
-    """
-    distinct, index = distinct_rows(*columns)
-    return gathered(function(*distinct), index)
-
-
 def distinct_rows(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
     """The distinct rows of some columns in order, and for each row the position of its like among them.
 

@@ -19,9 +19,6 @@ from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import active_parameter_count, parameter_count, parameters_by_part
 from meshwright.units import format_count
 
-TENSOR_RULES = ("tensor_parallel", "query_heads", "kv_heads", "ffn_size")
-PIPELINE_RULES = ("pipeline_parallel", "ends_as_layers", "layers_per_stage", "layers_fill_chunks", "untied_pipeline")
-
 
 def model_document(model: Model) -> dict[str, Any]:
     """The model as JSON: family, parameters, by part, the degrees that divide it and the architecture itself."""
@@ -63,21 +60,19 @@ def _runtimes_of(model: Model) -> list[str]:
 def legal_degrees(model: Model, runtime: str) -> dict[str, list[int]]:
     """The tp and pp that a runtime's own rules accept for a model, whatever the cluster and the job."""
     alone = read_inputs(model, "1x1:h100", Job(sequence_length=1, global_batch=1), runtime)
-    rules = {rule.name: rule for rule in rules_of(alone)}
 
-    def accepts(plan: Plan, names: tuple[str, ...]) -> bool:
-        return all(rules[name].legal(plan, alone) for name in names if name in rules)
+    def accepts(plan: Plan, topic: str) -> bool:
+        return all(rule.legal(plan, alone) for rule in rules_of(alone) if rule.topic == topic)
 
     heads = int(np.gcd.reduce([kind.attention.heads for kind in model.layer_kinds]))
     ends = [(first, last) for first in (False, True) for last in (False, True)]
     return {
-        "tp": [tp for tp in divisors(heads) if accepts(Plan(tp=tp), TENSOR_RULES)],
+        "tp": [tp for tp in divisors(heads) if accepts(Plan(tp=tp), "tensor")],
         "pp": [
             pp
             for pp in range(1, model.num_layers + 1)
             if any(
-                accepts(Plan(pp=pp, embedding_as_layer=first, head_as_layer=last), PIPELINE_RULES)
-                for first, last in ends
+                accepts(Plan(pp=pp, embedding_as_layer=first, head_as_layer=last), "pipeline") for first, last in ends
             )
         ],
     }

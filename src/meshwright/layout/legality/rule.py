@@ -38,6 +38,11 @@ class Rule:
         return self.function.__name__
 
     @property
+    def topic(self) -> str:
+        """The file of `legality` in which it stands."""
+        return self.function.__module__.rpartition(".")[2]
+
+    @property
     def summary(self) -> str:
         """What it asks of a plan, in one sentence."""
         return " ".join((self.function.__doc__ or "").split())
