@@ -15,7 +15,7 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import Runtime
 
-FILE = resources.files("meshwright.launch.imports") / "tables" / "behaviours.toml"
+FILE = resources.files("meshwright.launch.imports") / "behaviours.toml"
 
 
 class Behaviour(Spec):
