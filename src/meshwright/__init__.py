@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from meshwright.launch.imports.question import read_launch as read_launch
     from meshwright.layout.plan import Plan as Plan
     from meshwright.layout.plan import Recompute as Recompute
-    from meshwright.layout.recompute_modules import RecomputeModules as RecomputeModules
     from meshwright.schedules.records import Schedule as Schedule
     from meshwright.search.find import SearchResult as SearchResult
     from meshwright.specs.cluster import Accelerator as Accelerator
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from meshwright.specs.model import Model as Model
     from meshwright.specs.read_cluster import read_cluster as read_cluster
     from meshwright.specs.read_model import read_model as read_model
+    from meshwright.specs.recompute_modules import RecomputeModules as RecomputeModules
     from meshwright.specs.runtime import Runtime as Runtime
     from meshwright.specs.runtime import read_runtime as read_runtime
     from meshwright.validation.logs.answer import RunsAnswer as RunsAnswer
@@ -85,7 +85,7 @@ _HOMES = {
     "PlanAnswer": "answers.public.plans",
     "PlansAnswer": "answers.public.compare",
     "Recompute": "layout.plan",
-    "RecomputeModules": "layout.recompute_modules",
+    "RecomputeModules": "specs.recompute_modules",
     "Runtime": "specs.runtime",
     "RunsAnswer": "validation.logs.answer",
     "Schedule": "schedules.records",

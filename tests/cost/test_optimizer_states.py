@@ -6,9 +6,9 @@ import pytest
 
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan, Recompute
-from meshwright.layout.recompute_modules import RecomputeModules
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.read_model import read_model
+from meshwright.specs.recompute_modules import RecomputeModules
 from meshwright.units import GIB
 from strategies import llama_8b, question
 

@@ -20,15 +20,15 @@ from meshwright.cost.unit import unit_times
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
-from meshwright.layout.recompute_modules import (
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+from meshwright.specs.recompute_modules import (
     RECOMPUTE_MODULE_NAMES,
     RecomputeModules,
     modules_of,
     names_of,
     read_modules,
 )
-from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
 from strategies import dense_model, latent, llama_8b, llama_70b, mixture, question
 
 TOKENS, MODULES = 4096, tuple(RECOMPUTE_MODULE_NAMES.values())

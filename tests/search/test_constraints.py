@@ -18,9 +18,8 @@ from meshwright.answers.constraint_lines import constraint_lines
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.plan_file import read_plan_file
 from meshwright.cost.step import estimate_each, estimate_plans
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
-from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules
 from meshwright.search.constrained import satisfies
 from meshwright.search.constraint_costs import constrained, constraint_costs
 from meshwright.search.find import SearchResult, find
@@ -28,8 +27,9 @@ from meshwright.search.rank import LEAST_GAIN
 from meshwright.search.sensitivity import sensitivity
 from meshwright.search.space import size, space
 from meshwright.specs.behaviours import with_behaviours
-from meshwright.specs.constraints import KNOWN, without_effect
+from meshwright.specs.constraints import without_effect
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.recompute_modules import RecomputeModules
 from strategies import legal_plans, llama_8b, llama_70b, mixture, question
 
 pytestmark = pytest.mark.slow
@@ -238,12 +238,6 @@ def test_selective_recomputation_keeps_to_the_modules_that_are_named() -> None:
     assert all(each.plan.recompute_modules in modules for each in (*result.best, *result.other_splits))
     with pytest.raises(InvalidSpec, match="'mpl' is unknown; known: core_attn"):
         Constraints(recompute_modules="mlp,mpl")
-
-
-def test_names_of_constraints_are_those_of_plans() -> None:
-    assert set(KNOWN["recompute_modules"]) == {*RECOMPUTE_MODULE_NAMES.values()}
-    assert set(KNOWN["context_exchange"]) == {*CONTEXT_EXCHANGE_NAMES.values()}
-    assert set(KNOWN["recompute"]) == {*RECOMPUTE_NAMES.values()}
 
 
 def test_single_changes_keep_the_constraints() -> None:

@@ -17,7 +17,6 @@ from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.recompute_modules import modules_of
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.schedules import interleaved
 from meshwright.schedules.action import ChunkTimes, play
@@ -28,6 +27,7 @@ from meshwright.search.resolve import recomputations, resolved
 from meshwright.search.resolve.chunks import chunk_times, lighter_ends
 from meshwright.search.resolve.stages import best_splits, named_by_ends
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.recompute_modules import modules_of
 from strategies import alternating, dense_model, latent, llama_8b, question
 
 

@@ -57,7 +57,7 @@ def test_values_without_names_are_refused(values: Any, fields: dict[str, Any], t
         ({"sequence_length": "8k"}, "sequence_length: must be a whole number (given: '8k')"),
         ({"sequence_length": 1.5}, "sequence_length: must be a whole number (given: 1.5)"),
         ({"global_batch": 0}, "global_batch: must be greater than 0 (given: 0)"),
-        ({"precision": "fp9"}, "precision: must be 'bf16', 'fp16', 'fp8', 'fp8-delayed', 'fp8-rowwise', "),
+        ({"precision": "fp9"}, "precision: must be one of bf16, fp16, fp8, fp8-blockwise, fp8-delayed, "),
         ({"assumptions": 3}, "assumptions: must be a list (given: 3)"),
         ({"assumptions": [3]}, "assumptions[0]: must be text (given: 3)"),
         ({"global_bach": 8}, "global_bach: is not a field; nearest: global_batch"),

@@ -7,16 +7,13 @@ import pytest
 from meshwright.errors import InvalidSpec, UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.job import PRECISIONS, Job, job_of
+from meshwright.specs.job import Job, job_of
 from meshwright.specs.precision import read_precision
 from meshwright.specs.read_accelerator import read_accelerator
 from strategies import llama_8b, question
 
+PRECISIONS = catalog.names("precisions")
 QUANTISED = [name for name in PRECISIONS if name not in ("bf16", "fp16")]
-
-
-def test_a_job_takes_the_recipes_of_the_catalogue() -> None:
-    assert sorted(PRECISIONS) == list(catalog.names("precisions"))
 
 
 @pytest.mark.parametrize("name", PRECISIONS)

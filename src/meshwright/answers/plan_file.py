@@ -15,9 +15,9 @@ from meshwright.answers.uncertainty import uncertainty_entry
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
-from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
-from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
-from meshwright.schedules.records import SCHEDULE_NAMES
+from meshwright.layout.plan import Plan
+from meshwright.specs import catalog
+from meshwright.specs.choices import CHOICES
 from meshwright.specs.inputs import Inputs
 from meshwright.text_files import MOST_BYTES, decoded, read_text, unreadable
 
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 SCHEMA = "meshwright.plan/1"
 STANDARD_INPUT = "-"
 """What stands for it in place of a path."""
-CHOICES = {
-    "recompute": tuple(RECOMPUTE_NAMES.values()),
-    "recompute_modules": tuple(RECOMPUTE_MODULE_NAMES.values()),
-    "schedule": tuple(SCHEDULE_NAMES.values()),
-}
 DEFAULTS = Plan().to_dict()
 
 
@@ -123,9 +118,11 @@ def _inputs(value: Any) -> tuple[Inputs | None, list[Fault]]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of the plan file: the shipped one, with the names of the schedules; a plan has all its fields."""
+    """The JSON Schema of the plan file: the shipped one, with the names of choices; a plan has all its fields."""
     schema: dict[str, Any] = json.loads((resources.files(__package__) / "plan.schema.json").read_text("utf-8"))
-    schema["$defs"]["schedule"]["enum"] = [*SCHEDULE_NAMES.values()]
+    for field, names in CHOICES.items():
+        schema["$defs"][field]["enum"] = [*names.values()]
+    schema["$defs"]["precision"]["enum"] = [*catalog.names("precisions")]
     schema["$defs"]["plan"]["required"] = [*schema["$defs"]["plan"]["properties"]]
     return schema
 
@@ -153,7 +150,7 @@ def _wrong(name: str, plan: dict[str, Any]) -> str | None:
     value, default = plan[name], DEFAULTS[name]
     if type(value) is not type(default):
         return f"must be of type {type(default).__name__}: {quoted(value)}"
-    chosen, choices = value if isinstance(value, list) else [value], CHOICES.get(name)
+    chosen, choices = value if isinstance(value, list) else [value], CHOICES.get(name, {}).values()
     if choices and not all(each in choices for each in chosen):
         return f"is {quoted(value)}; known: {', '.join(choices)}"
     return None

@@ -17,9 +17,7 @@ def runtimes(incomplete: str) -> list[str]:
 
 def precisions(incomplete: str) -> list[str]:
     """Names of precisions."""
-    from meshwright.specs.job import PRECISIONS
-
-    return _begun(PRECISIONS, incomplete)
+    return _catalogued("precisions", incomplete)
 
 
 def clusters(incomplete: str) -> list[str]:

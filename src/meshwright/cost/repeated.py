@@ -7,8 +7,8 @@ from typing import NamedTuple
 from meshwright.arrays import Ints, where
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
-from meshwright.layout.recompute_modules import RecomputeModules
 from meshwright.specs.model import Experts, LayerKind
+from meshwright.specs.recompute_modules import RecomputeModules
 
 
 class Repeated(NamedTuple):

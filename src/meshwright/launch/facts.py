@@ -12,12 +12,12 @@ from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.layout_string import layout_string
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.plans import leaves_split
-from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.layout.splits import layers_of_chunks, outer_fewer
 from meshwright.specs.behaviours import PERMUTE_FUSION, position_of
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
+from meshwright.specs.recompute_modules import RecomputeModules, names_of
 
 AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""

@@ -8,9 +8,9 @@ from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.layout_string import read_layout_string
 from meshwright.layout.legality.context import context_parallel_attention, exchanges_of_attention
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, USUAL, ContextExchange, Plan, Recompute
-from meshwright.layout.recompute_modules import RecomputeModules, read_modules
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, usual_schedule
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.recompute_modules import RecomputeModules, read_modules
 
 MOST_DIGITS = 18
 """Of a number of layers: more do not go into 64 bits."""

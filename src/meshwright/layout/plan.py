@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, fields, replace
-from enum import IntEnum
 from itertools import groupby
 from typing import Any, Self
 
 from meshwright.errors import Fault, InvalidSpec, quoted
-from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of, names_of
 from meshwright.reprs import call_of
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
+from meshwright.specs.choices import CHOICES
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES as CONTEXT_EXCHANGE_NAMES
+from meshwright.specs.choices import RECOMPUTE_NAMES as RECOMPUTE_NAMES
+from meshwright.specs.choices import ContextExchange as ContextExchange
+from meshwright.specs.choices import Recompute as Recompute
+from meshwright.specs.recompute_modules import RecomputeModules, modules_of, names_of
 
-
-class Recompute(IntEnum):
-    """What the backward pass computes again instead of keeping it."""
-
-    NONE = 0
-    SELECTIVE = 1
-    """Parts of every layer: the plan's `recompute_modules`, or what the runtime chooses."""
-    FULL = 2
-    """Every layer, from its input."""
-
-
-class ContextExchange(IntEnum):
-    """How context-parallel ranks bring queries together with keys and values."""
-
-    RING = 0
-    """Keys and values travel from rank to rank (ring attention, arXiv:2310.01889)."""
-    ALL_GATHER = 1
-    """Keys and values are gathered whole (Llama 3, arXiv:2407.21783)."""
-    ALL_TO_ALL = 2
-    """Ranks exchange their share of the sequence for a share of the heads (Ulysses, arXiv:2309.14509)."""
-    HIERARCHICAL = 3
-    """All-to-all inside the scale-up domain, rings across."""
-
-
-CONTEXT_EXCHANGE_NAMES = {kind: kind.name.lower() for kind in ContextExchange}
-RECOMPUTE_NAMES = {kind: kind.name.lower() for kind in Recompute}
 USUAL = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
 """Schedules that need no name beside vpp."""
 FULLY_SHARDED = 3
@@ -180,11 +158,7 @@ def in_runs(sizes: tuple[int, ...]) -> str:
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)}
 KINDS: dict[str, type] = {name: type(value) for name, value in DEFAULTS.items()}
 """Of the value of every field."""
-_NAMES: dict[type, dict[Any, str]] = {
-    Recompute: {**RECOMPUTE_NAMES},
-    Schedule: {**SCHEDULE_NAMES},
-    ContextExchange: {**CONTEXT_EXCHANGE_NAMES},
-}
+_NAMES = {type(DEFAULTS[name]): names for name, names in CHOICES.items()}
 
 
 def _read(kind: type, value: Any) -> Any:
@@ -195,7 +169,7 @@ def _read(kind: type, value: Any) -> Any:
         return modules_of(value)
     if kind is tuple:
         return tuple(int(_read(int, each)) for each in [*value])
-    if kind in _NAMES and isinstance(value, str):
+    if kind in _NAMES and kind is not RecomputeModules and isinstance(value, str):
         return {name: code for code, name in _NAMES[kind].items()}[value]
     number = operator.index(value)
     if abs(number) > MAX_COUNT:
@@ -212,7 +186,7 @@ def _written(kind: type, value: Any) -> Any:
 
 def _wanted(kind: type) -> str:
     if kind is RecomputeModules:
-        return f"a list of {', '.join(RECOMPUTE_MODULE_NAMES.values())}"
+        return f"a list of {', '.join(_NAMES[kind].values())}"
     if kind in _NAMES:
         return f"one of {', '.join(_NAMES[kind].values())}"
     if kind is tuple:

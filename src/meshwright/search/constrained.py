@@ -9,19 +9,15 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, Bools, Ints
 from meshwright.layout.groups import placement, stride
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
+from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout, of_chunks
-from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
-from meshwright.schedules.records import SCHEDULE_NAMES
+from meshwright.specs.choices import CHOICES
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
 
 Value = TypeVar("Value")
-CODES: dict[str, dict[str, int]] = {
-    "recompute": {name: int(code) for code, name in RECOMPUTE_NAMES.items()},
-    "schedule": {name: int(code) for code, name in SCHEDULE_NAMES.items()},
-    "context_exchange": {name: int(code) for code, name in CONTEXT_EXCHANGE_NAMES.items()},
-}
-"""Of axes whose values have names."""
+CODES = {field: {name: int(code) for code, name in names.items()} for field, names in CHOICES.items()}
+"""Of fields whose values have names."""
 MEANINGLESS: dict[str, Callable[[Layout], Bools]] = {
     "zero": lambda plan: np.equal(plan.dp * plan.cp, 1) & np.equal(plan.zero, 0),
     "recompute_modules": lambda plan: np.not_equal(plan.recompute, Recompute.SELECTIVE),

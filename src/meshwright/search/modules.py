@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from meshwright.layout.legality.recompute import absent_modules, unscaled_modules
-from meshwright.layout.recompute_modules import NO_MODULES, RecomputeModules, modules_of
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.recompute_modules import NO_MODULES, RecomputeModules, modules_of
 
 CHEAP = RecomputeModules.LAYER_NORM | RecomputeModules.EXPERT_ACTIVATION
 """They cost memory traffic alone."""

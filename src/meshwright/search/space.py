@@ -16,12 +16,12 @@ from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import RECOMPUTE_NAMES, ContextExchange, Plan, Recompute
 from meshwright.layout.plans import Plans
-from meshwright.layout.recompute_modules import RecomputeModules
 from meshwright.schedules.records import grouped
 from meshwright.search.constrained import allowed, allowed_modules, named, too_many_nodes
 from meshwright.search.modules import module_sets
 from meshwright.search.schedule_choices import schedule_choices
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.recompute_modules import RecomputeModules
 
 MOST_TOKENS = 1 << 16
 """Tokens of one micro-batch on a rank, unless a single sequence has more."""

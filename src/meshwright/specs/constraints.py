@@ -8,22 +8,12 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, Field, field_validator, model_serializer
 
 from meshwright.errors import quoted
-from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.base import Spec
+from meshwright.specs.choices import CHOICES, RECOMPUTE_NAMES
 from meshwright.specs.runtime import Runtime
 
 MOST_VALUES = 1 << 16
 """Of one axis."""
-RECOMPUTATIONS = ("none", "selective", "full")
-RECOMPUTE_MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts")
-EXCHANGES = ("ring", "all_gather", "all_to_all", "hierarchical")
-KNOWN = {
-    "recompute": RECOMPUTATIONS,
-    "recompute_modules": RECOMPUTE_MODULES,
-    "schedule": tuple(SCHEDULE_NAMES.values()),
-    "context_exchange": EXCHANGES,
-}
-"""By axis, the names of its values."""
 NAMES_OF = {
     "recompute": "recompute",
     "recompute_modules": "recompute_modules",
@@ -101,10 +91,10 @@ class Constraints(Spec):
     max_nodes_per_tp: Annotated[int, Field(ge=1, strict=True)] | None = None
     """Nodes that one tensor-parallel group may touch."""
 
-    @field_validator("recompute", "recompute_modules", "schedule", "context_exchange")
+    @field_validator(*CHOICES)
     @classmethod
     def _known(cls, names: tuple[str, ...] | None, info: Any) -> tuple[str, ...] | None:
-        known = KNOWN[info.field_name]
+        known = CHOICES[info.field_name].values()
         by_form = {name.replace("_", "-"): name for name in known}
         read = tuple(by_form.get(name.replace("_", "-"), "") for name in names or ())
         if "" in read:
@@ -151,7 +141,7 @@ def without_effect(constraints: Constraints) -> dict[str, str]:
         why["context_exchange"] = "it is of plans with cp 2 or more"
     if "schedule" in given and given.get("pp") == (1,):
         why["schedule"] = "it is of plans with pp 2 or more"
-    if "recompute_modules" in given and "selective" not in given.get("recompute", RECOMPUTATIONS):
+    if "recompute_modules" in given and "selective" not in given.get("recompute", RECOMPUTE_NAMES.values()):
         why["recompute_modules"] = "it is of plans with selective recomputation"
     return why
 

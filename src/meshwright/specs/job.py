@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from meshwright.errors import InvalidInput, quoted
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
+from meshwright.specs.choices import one_of
 from meshwright.units import count_in_powers_of_two, parse_count
 
-PrecisionName = Literal["bf16", "fp16", "fp8", "fp8-delayed", "fp8-rowwise", "fp8-blockwise", "mxfp8", "nvfp4"]
-PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
-"""The recipes of the catalogue."""
+PrecisionName = Annotated[str, one_of(catalog.names("precisions"))]
+"""A recipe of the catalogue."""
+GradientFormat = Literal["fp32", "half"]
 MAX_COUNT = 10**9
 """Tokens in a sequence, or sequences in a batch: more than anybody trains with."""
 MAX_TOKENS_PER_STEP = 10**12
@@ -34,7 +35,7 @@ class Job(Spec):
     """Sequences in one optimizer step."""
     precision: PrecisionName = "bf16"
     """The recipe of weights, activations and matrix products; see `Inputs.recipe`."""
-    gradients: Literal["fp32", "half"] | None = None
+    gradients: GradientFormat | None = None
     """What gradients are summed over data-parallel ranks in, half being `precision`; None: as the runtime does it."""
     optimizer: Literal["adam"] = "adam"
     """Adam with fp32 master weights and two fp32 moments: 12 bytes per parameter."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from meshwright.specs import catalog
-from meshwright.specs.constraints import EXCHANGES, RECOMPUTATIONS
-from meshwright.specs.job import PRECISIONS
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES
+from meshwright.specs.job import GradientFormat
 
 NUMBERS = "such as 8, 1,2,4 or 1-4"
 WITH, WITHOUT = "with", "without"
-GRADIENTS = ("fp32", "half")
+GRADIENTS: tuple[str, ...] = get_args(GradientFormat)
 
 
 class Field(NamedTuple):
@@ -43,7 +43,7 @@ def _runtimes() -> tuple[str, ...]:
 
 
 def _precisions() -> tuple[str, ...]:
-    return PRECISIONS
+    return catalog.names("precisions")
 
 
 QUESTION = (
@@ -79,10 +79,10 @@ QUESTION = (
 )
 LIMITS = (
     *(Field(name, name, NUMBERS) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "micro_batch")),
-    Field("recompute", "recompute", f"one or more of {', '.join(RECOMPUTATIONS)}"),
+    Field("recompute", "recompute", f"one or more of {', '.join(RECOMPUTE_NAMES.values())}"),
     Field("recompute_modules", "recompute modules", "modules that selective may recompute, such as layernorm,mlp"),
     Field("schedule", "schedule", "such as 1f1b,interleaved"),
-    Field("context_exchange", "context exchange", f"one or more of {', '.join(EXCHANGES)}"),
+    Field("context_exchange", "context exchange", f"one or more of {', '.join(CONTEXT_EXCHANGE_NAMES.values())}"),
     Field("sp", "sp", "sequence parallelism with tp", names=lambda: ("", WITH, WITHOUT), only_names=True),
     Field("even_chunks", "even chunks", "the same number of layers in each", names=lambda: ("", WITH), only_names=True),
     Field("max_nodes_per_tp", "nodes per tp group", "at most this many"),

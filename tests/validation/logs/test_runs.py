@@ -11,7 +11,7 @@ import meshwright
 from commands import asked, refused
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Recompute
-from meshwright.layout.recompute_modules import names_of
+from meshwright.specs.recompute_modules import names_of
 from meshwright.validation.logs.answer import runs
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows

@@ -137,7 +137,7 @@ def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard
     Source: Megatron-LM, transformer_config.py `recompute_modules`; tensor_parallel/random.py CheckpointWithoutOutput.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.layout.recompute_modules import RecomputeModules
+    >>> from meshwright.specs.recompute_modules import RecomputeModules
     >>> from meshwright.specs.examples import LLAMA
     >>> plan = Plan(recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModules.CORE_ATTENTION)
     >>> kind, saved = LLAMA.model.layer_kinds[0], Saved(*(8.0 for _ in Saved._fields))

@@ -6,9 +6,9 @@ from meshwright.arrays import Bools, one_of
 from meshwright.layout.legality.rule import Ruling, invariant, one, restriction
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.plans import Layout
-from meshwright.layout.recompute_modules import NO_MODULES, RecomputeModules, modules_of, names_of
 from meshwright.specs.model import Model
 from meshwright.specs.precision import Precision
+from meshwright.specs.recompute_modules import NO_MODULES, RecomputeModules, modules_of, names_of
 from meshwright.specs.runtime import Runtime
 
 _EXPERTS = RecomputeModules.EXPERT_ACTIVATION | RecomputeModules.EXPERTS

@@ -16,7 +16,6 @@ from meshwright.distinct import distinct_values
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
-from meshwright.layout.recompute_modules import modules_of, names_of
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.search.constrained import satisfies
 from meshwright.search.modules import usable_modules
@@ -24,6 +23,7 @@ from meshwright.search.rank import preference, rank_time_s
 from meshwright.search.resolve.chunks import lighter_ends
 from meshwright.search.resolve.stages import best_splits
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.recompute_modules import modules_of, names_of
 
 
 class Resolved(NamedTuple):

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.base import Spec
+from meshwright.specs.choices import CHOICES, one_of
 from meshwright.specs.job import PrecisionName
-
-
-def _known(schedule: str) -> str:
-    if schedule not in SCHEDULE_NAMES.values():
-        raise ValueError(f"must be one of {', '.join(SCHEDULE_NAMES.values())}")
-    return schedule
-
-
-ScheduleName = Annotated[str, AfterValidator(_known)]
 
 
 class Capabilities(Spec):
@@ -66,16 +57,14 @@ class Capabilities(Spec):
     """ZeRO can divide over a part of the data-parallel ranks, of which there are dp_replicate."""
     sequence_parallel: bool
     """Can split norms and residuals over tp."""
-    context_exchanges: tuple[Literal["ring", "all_gather", "all_to_all", "hierarchical"], ...]
+    context_exchanges: tuple[Annotated[str, one_of(CHOICES["context_exchange"].values())], ...]
     """How it can split a sequence over cp; none: it cannot."""
-    schedules: tuple[ScheduleName, ...]
+    schedules: tuple[Annotated[str, one_of(CHOICES["schedule"].values())], ...]
     ends_as_layers: tuple[bool, ...]
     """Whether its split can count the embedding and the head as layers: the values that a plan may choose, what it
     takes unless told first."""
-    recompute: tuple[Literal["none", "selective", "full"], ...]
-    recompute_modules: tuple[
-        Literal["core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts"], ...
-    ]
+    recompute: tuple[Annotated[str, one_of(CHOICES["recompute"].values())], ...]
+    recompute_modules: tuple[Annotated[str, one_of(CHOICES["recompute_modules"].values())], ...]
     """Parts of a layer that a plan can choose for selective recomputation; none: the runtime chooses for itself."""
 
 

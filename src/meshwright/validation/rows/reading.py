@@ -11,10 +11,10 @@ from meshwright.layout.legality import require_legal
 from meshwright.layout.legality.recompute import absent_modules
 from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import Plan
-from meshwright.layout.recompute_modules import RecomputeModules, read_modules
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
+from meshwright.specs.recompute_modules import RecomputeModules, read_modules
 from meshwright.specs.topology import segment_assumptions
 from meshwright.units import GIB
 from meshwright.validation.rows.architecture import model_of, with_neighbouring_experts

@@ -8,9 +8,12 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 from meshwright.errors import InvalidInput, NotModelled, UnknownName, quoted
 from meshwright.schedules.records import SCHEDULE_NAMES
+from meshwright.specs.choices import RECOMPUTE_NAMES
+from meshwright.specs.runtime.device import AttentionKernel
 from meshwright.text_files import FORMULA, read_text
 
 Row = dict[str, str]
@@ -40,8 +43,8 @@ UNKNOWN = "unknown"
 """A kind of memory of which nothing is scored."""
 CHOICES = {
     "schedule": tuple(SCHEDULE_NAMES.values()),
-    "recompute": ("none", "selective", "full"),
-    "attention_kernel": ("flash", "newest", "flash-2", "flash-1", "flex", "eager"),
+    "recompute": tuple(RECOMPUTE_NAMES.values()),
+    "attention_kernel": ("flash", *get_args(AttentionKernel)),
     "memory_kind": ("allocated", "reserved", "device", UNKNOWN),
     "routing": ("even", "neighbours", "natural"),
 }

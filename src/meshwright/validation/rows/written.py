@@ -8,7 +8,6 @@ from typing import Any
 
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Recompute
-from meshwright.layout.recompute_modules import names_of
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import IDENTITY
@@ -17,6 +16,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.read_model import read_model
+from meshwright.specs.recompute_modules import names_of
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.units import GIGA
 from meshwright.validation.rows.architecture import architectures, model_of, sizes_of

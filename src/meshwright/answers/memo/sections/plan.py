@@ -20,13 +20,13 @@ from meshwright.cost.estimate import Estimate
 from meshwright.launch.settings import launch_settings
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs
-from meshwright.layout.recompute_modules import names_of
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.published import unpublished
 from meshwright.search.rank import rank_key
 from meshwright.search.ties import share_of_ties
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
+from meshwright.specs.recompute_modules import names_of
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB, format_count, format_gib, format_seconds
 
