@@ -6,11 +6,13 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 from unittest import mock
 
 import pytest
@@ -18,11 +20,14 @@ import pytest
 import meshwright
 from commands import HANG_S, LLAMA, Hang, asked, hangs_after, question, refused
 from meshwright.cli.commands import COMMANDS, command
-from meshwright.cli.options import Precision
+from meshwright.cli.one_plan import PlanOptions
+from meshwright.cli.options import AllowedRecomputation, Dispatcher, Precision
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.ties import choices
 from meshwright.specs import catalog
+from meshwright.specs.choices import CHOICES
+from meshwright.specs.runtime.communication import Communication
 from meshwright.specs.runtime.replaced import ReplacedBehaviour
 
 pytestmark = pytest.mark.slow
@@ -110,9 +115,19 @@ def test_counts_take_a_prefix(option: str, field: str, text: str, count: int) ->
     assert planned("plan", *question(**{option: text}))["inputs"]["job"][field] == count
 
 
-def test_the_help_of_precision_lists_every_recipe() -> None:
-    _, option = get_args(Precision)
-    assert sorted(option.help.replace(" or ", ", ").split(", ")) == list(catalog.names("precisions"))
+@pytest.mark.parametrize(
+    ("option", "names"),
+    [
+        (Precision, catalog.names("precisions")),
+        (Dispatcher, get_args(Communication.model_fields["dispatcher"].annotation)),
+        (AllowedRecomputation, CHOICES["recompute"].values()),
+        (get_type_hints(PlanOptions, include_extras=True)["recompute"], CHOICES["recompute"].values()),
+        (get_type_hints(PlanOptions, include_extras=True)["context_exchange"], CHOICES["context_exchange"].values()),
+    ],
+)
+def test_help_lists_every_name(option: Any, names: Sequence[str]) -> None:
+    listed = re.findall(r"[\w-]+", get_args(option)[1].help.partition(";")[0])
+    assert sorted({*listed} - {"token", "dispatcher", "or"}) == sorted(names)
 
 
 def test_a_precision_in_capitals() -> None:

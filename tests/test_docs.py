@@ -6,16 +6,21 @@ import math
 import pkgutil
 import re
 import runpy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from meshwright.launch.imports.dialects import DIALECTS
+from meshwright.launch.table import launch_tables
 from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
 from meshwright.schedules.record import ScheduleRecord
 from meshwright.schedules.records import Schedule
 from meshwright.specs import catalog
+from meshwright.specs.choices import CHOICES
+from meshwright.specs.huggingface.families import FAMILIES
 from meshwright.specs.runtime import Runtime, read_runtime
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -46,6 +51,26 @@ def test_pages_that_are_files_of_the_root_lead_to_them_on_a_code_host_and_hold_t
 
 def test_no_page_includes_another_as_only_the_site_would_show() -> None:
     assert not [page.name for page in PAGES if re.search(r"^-+8<-+ ", page.read_text("utf-8"), re.MULTILINE)]
+
+
+NAMED = [
+    ("../README.md", catalog.names("precisions")),
+    ("precision.md", catalog.names("precisions")),
+    (
+        "constraints.md",
+        [name for field in ("recompute_modules", "context_exchange") for name in CHOICES[field].values()],
+    ),
+    ("launch.md", launch_tables()),
+    ("existing-launch.md", [dialect.framework for dialect in DIALECTS]),
+    ("models.md", sorted(FAMILIES.keys() - {"qwen3_vl_text", "qwen3_vl_moe_text"})),
+]
+"""Pages that list all of some kind; of Qwen3-VL they name what a user calls it."""
+
+
+@pytest.mark.parametrize(("page", "names"), NAMED, ids=[page for page, _ in NAMED])
+def test_a_page_that_lists_names_has_every_one(page: str, names: Sequence[str]) -> None:
+    text = (DOCS / page).read_text("utf-8")
+    assert [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)] == []
 
 
 RUNTIMES = [read_runtime(name) for name in catalog.names("runtimes")]
