@@ -112,6 +112,12 @@ class LaunchTable(Spec):
     """The file that holds the plan, where that is not the start script."""
     start: str = ""
     """What torchrun starts, with its arguments."""
+    launcher: Literal["torchrun", "accelerate"] = "torchrun"
+    """What starts the ranks of a node."""
+    made_in: Literal["half", "fp32"] = "half"
+    """Of a training script of ours: the format in which a process makes the whole model on its host."""
+    made_sharded: bool = False
+    """It makes a model that ZeRO 3 shards piece by piece instead."""
     beside: tuple[str, str] | None = None
     """Of arguments that a JSON file stands beside: the flag that names it, and its name."""
     numa_binding: bool = False

@@ -34,7 +34,7 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     notes = [*notes, *_host_memory(launch), *_masked_windows(launch)]
     name, text = launch.table.configuration, yaml_text if launch.table.file == "yaml" else json_text
     own = {key: value for key, value in launch.settings.items() if not key.startswith(("plan.", "job.", "runtime."))}
-    command = torchrun(launch) if launch.name == "deepspeed" else ACCELERATE.format(nodes=launch.nodes)
+    command = torchrun(launch) if launch.table.launcher == "torchrun" else ACCELERATE.format(nodes=launch.nodes)
     return {
         name: text(own, notes),
         "train.py": _script(launch, notes),
@@ -44,12 +44,11 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
 
 
 def _host_memory(launch: Launch) -> list[str]:
-    """What the hosts need before ranks share the model, where a process makes all of it; in DeepSpeed's script it is
-    sharded as it is made with ZeRO 3 alone.
-    """
-    if launch.name == "deepspeed" and launch.plan.zero == FULLY_SHARDED:
+    """What the hosts need before ranks share the model, where a process makes all of it."""
+    if launch.table.made_sharded and launch.plan.zero == FULLY_SHARDED:
         return []
-    each, dtype = (FP32_BYTES, "fp32") if launch.name == "accelerate" else (HALF_BYTES, launch.inputs.recipe.half)
+    half = HALF_BYTES, launch.inputs.recipe.half
+    each, dtype = (FP32_BYTES, "fp32") if launch.table.made_in == "fp32" else half
     whole = each * parameter_count(launch.inputs.model)
     if EFFICIENT_LOADING in launch.settings:
         return [f"Host memory: {format_gib(whole)} a node, where one process makes the whole model in {dtype}."]
