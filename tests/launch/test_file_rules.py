@@ -52,6 +52,20 @@ MEGATRON = [
     ("fp4_param_gather", "--bf16", "--bf16 --fp4-param-gather", "line 13: ", "add --fp4-format e2m1"),
     ("layers_per_chunk", "--seq", "--num-layers-per-virtual-pipeline-stage 3 --seq", "lines 4, 5, 9: ", "stage 2"),
     (
+        "layers_per_stage",
+        "--num-layers 80",
+        "--num-layers 78",
+        "lines 4, 9: --pipeline-model-parallel-size 4, --num-layers 78: ",
+        "nearest: --pipeline-model-parallel-size 3 or --pipeline-model-parallel-layout",
+    ),
+    (
+        "layers_per_virtual_stage",
+        "--bf16",
+        "--bf16 --num-virtual-stages-per-pipeline-rank 3",
+        "lines 4, 9, 13: ",
+        "nearest: --num-virtual-stages-per-pipeline-rank 2 or --pipeline-model-parallel-layout",
+    ),
+    (
         "one_way_to_interleave",
         "--bf16",
         "--bf16 --num-layers-per-virtual-pipeline-stage 5 --num-virtual-stages-per-pipeline-rank 4",

@@ -77,6 +77,17 @@ def test_stages_of_unequal_layers_replace_the_layers_of_a_chunk(tmp_path: Path) 
     assert not any(PER_CHUNK in line for line in changed_lines(patch) if line.startswith("+"))
 
 
+@pytest.mark.parametrize(("layers", "counted"), [(78, ""), (80, f"{CHUNKS} 3")])
+def test_unequal_chunks_that_megatron_refuses_are_named_in_a_layout(tmp_path: Path, layers: int, counted: str) -> None:
+    text = ARRAYS.replace("--num-layers 80", f"--num-layers {layers}").replace(f"{PER_CHUNK} 5", counted)
+    question = read(tmp_path, text)
+    assert [rule.name for rule in question.rules if not rule.kept]
+    patch = patched(question, **HALF)
+    assert "--pipeline-model-parallel-layout" in patch.settings
+    assert "--pipeline-model-parallel-layout 'Et*" in patch.diff
+    assert patch.settings.get(CHUNKS) is None
+
+
 @pytest.mark.parametrize("text", [ARRAYS, TEXTS])
 def test_flags_stand_where_their_like_stand(tmp_path: Path, text: str) -> None:
     patch = patched(read(tmp_path, text), tp=4, cp=2, context_exchange="all_gather")

@@ -36,7 +36,7 @@ class Demand(Spec):
     nearest: str = ""
     """The nearest change; a setting in braces stands for its value."""
     solve: str = ""
-    """The setting whose nearest whole number that is accepted is the change."""
+    """The setting whose nearest whole number that is accepted is the change, or another one beside `nearest`."""
     source: str
     """Where it looks."""
 
@@ -112,13 +112,12 @@ def _spelled(key: str, value: Value) -> str:
 
 def _nearest(demand: Demand, broken: list[str], said: Said) -> str:
     """The nearest change with which a demand is kept; empty where none is known."""
-    if demand.solve:
-        number = _solved(demand, said)
-        return f"{demand.solve} {number}" if number else ""
-    if not demand.nearest:
+    if not demand.nearest and not demand.solve:
         key, _, words = broken[0].partition(" in ")
         return f"{key} {nearest_word(str(said.settings[key]), words.split())}"
-    return _FILLED.sub(lambda each: str(said.value(each[1])), demand.nearest)
+    number = _solved(demand, said) if demand.solve else None
+    said_so = _FILLED.sub(lambda each: str(said.value(each[1])), demand.nearest)
+    return " or ".join(filter(None, (f"{demand.solve} {number}" if number else "", said_so)))
 
 
 def _solved(demand: Demand, said: Said) -> int | None:

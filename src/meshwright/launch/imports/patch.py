@@ -38,7 +38,7 @@ def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
 
     Raises `InvalidInput` where the framework has no settings for the plan.
     """
-    before, after = _spelled(question, question.plan, question.inputs), _spelled(question, plan, inputs)
+    before, after = _as_written(question), _spelled(question, plan, inputs)
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     keys += [key for key in _implied(question) if key in after and key not in keys]
     given = question.settings.by_key()
@@ -50,7 +50,8 @@ def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
     if any(key.startswith(OF_THE_SCRIPT) for key in changed):
         return Patch(changed, "")
     gone = {key for key, value in changed.items() if value is None}
-    for tried in ([key for key in changed if key in given], [*changed]):
+    refused = any(not rule.kept for rule in question.rules)
+    for tried in sorted(([key for key in changed if key in given], [*changed]), key=len, reverse=refused):
         edits = [edit_of(question.settings, question.table, key, changed[key], gone) for key in tried]
         text = _applied(question.settings.text, [edit for edit in edits if edit]) if all(edits) else ""
         if text and _is_plan(question, text, plan, inputs):
@@ -69,6 +70,18 @@ def _spelled(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Settings:
         spelled.pop(padding.key, None)
     spelled |= _by_layers_of_a_chunk(table, spelled, given, plan, inputs)
     return {key: value for key, value in spelled.items() if key in table.keys and not key.startswith("model")}
+
+
+def _as_written(question: LaunchQuestion) -> Settings:
+    """The settings of the file's plan, with its counts of chunks in place of a layout that it lacks: without one the
+    framework refuses a split of unequal chunks.
+    """
+    spelled, given = _spelled(question, question.plan, question.inputs), question.settings.by_key()
+    layout, *counts = (question.table.rows.get(f"plan.{name}") for name in ("chunk_layers", "vpp", "layers_per_chunk"))
+    if not layout or layout.key not in spelled or layout.key in given:
+        return spelled
+    del spelled[layout.key]
+    return spelled | {row.key: question.spelled[row.key] for row in counts if row and row.key in question.spelled}
 
 
 def _by_layers_of_a_chunk(
