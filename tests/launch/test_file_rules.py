@@ -42,6 +42,37 @@ fsdp_config:
   fsdp_reshard_after_forward: true
   fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAPP
 """
+BRIDGE = """import torch
+from megatron.bridge.models.gpt_provider import GPTModelProvider
+from megatron.bridge.recipes.common import _pretrain_common
+
+
+def config():
+    cfg = _pretrain_common()
+    cfg.model = GPTModelProvider(
+        num_layers=80, hidden_size=8192, ffn_hidden_size=28672, num_attention_heads=64, num_query_groups=8,
+        vocab_size=128256, seq_length=8192, normalization="RMSNorm", gated_linear_unit=True, add_bias_linear=False,
+        activation_func=torch.nn.functional.silu, share_embeddings_and_output_weights=False,
+        position_embedding_type="rope", tensor_model_parallel_size=8, sequence_parallel=True,
+        pipeline_model_parallel_size=4, virtual_pipeline_model_parallel_size=5,
+    )
+    cfg.train.micro_batch_size = 1
+    cfg.train.global_batch_size = 256
+    cfg.dataset.seq_length = 8192
+    cfg.mixed_precision = "bf16_mixed"
+    return cfg
+"""
+OF_BRIDGE = [
+    (
+        "parallel_size=5",
+        "parallel_size=1|num_layers=78",
+        "layers_per_stage",
+        "pipeline_model_parallel_size 3 or model.p",
+    ),
+    ("parallel_size=5", "parallel_size=3", "layers_per_virtual_stage", "virtual_pipeline_model_parallel_size 2 or"),
+    ("seq_length = 8192", "seq_length = 4096", "sequence_lengths", "nearest: dataset.seq_length 8192"),
+]
+"""Of Megatron-Bridge: what of the recipe is replaced by what, the rule, and what is said."""
 MEGATRON = [
     ("positions", "beddings 8192", "beddings 4096", "line 5: ", "nearest: --max-position-embeddings 8192"),
     ("param_gather_overlap", " --overlap-grad-reduce", "", "line 10: --overlap-param-gather without", "add --overlap"),
@@ -171,7 +202,7 @@ def told(folder: Path, name: str, text: str, **values: str) -> tuple[LaunchQuest
     """The question of a file, or why there is none."""
     path = folder / name
     path.write_text(text)
-    options = {"model": "llama-3.1-8b"} if not name.endswith(".sh") else {}
+    options = {"model": "llama-3.1-8b"} if not name.endswith((".sh", ".py")) else {}
     given = Given(cluster="8x8:h100", values=values, **options)
     try:
         return question_of_file(path, given), ""
@@ -219,7 +250,20 @@ def test_every_demand_has_an_example() -> None:
     assert demands is not None
     assert {each.name for each in demands.demands} <= {rule for rule, *_ in MEGATRON}
     names = {file.name.removesuffix(".toml") for file in DEMANDS.iterdir() if file.name.endswith(".toml")}
-    assert names == {"megatron-lm", "deepspeed", "accelerate"}
+    assert names == {"megatron-lm", "megatron-bridge", "deepspeed", "accelerate"}
+    bridge = demands_of("megatron-bridge")
+    assert bridge is not None
+    assert {each.name for each in bridge.demands} == {rule for _, _, rule, _ in OF_BRIDGE}
+
+
+@pytest.mark.parametrize(("old", "new", "rule", "nearest"), OF_BRIDGE)
+def test_what_megatron_bridge_refuses_is_broken(tmp_path: Path, old: str, new: str, rule: str, nearest: str) -> None:
+    assert not broken(told(tmp_path, "recipe.py", BRIDGE)[0])
+    value, _, other = new.partition("|")
+    text = BRIDGE.replace(old, value).replace("num_layers=80", other or "num_layers=80")
+    rules = broken(told(tmp_path, "recipe.py", text)[0])
+    assert set(rules) == {rule}
+    assert nearest in rules[rule].reason
 
 
 def test_two_half_formats_of_deepspeed_are_broken(tmp_path: Path) -> None:
