@@ -359,7 +359,19 @@ def test_a_file_names_facts_that_there_are(name: str) -> None:
 
 
 def test_every_file_is_some_runtimes() -> None:
-    assert {read_runtime(name).launch for name in catalog.names("runtimes")} - {""} == set(NAMES)
+    names = (*catalog.names("runtimes"), "torchtitan@0.2.2")
+    assert {read_runtime(name).launch for name in names} - {""} == set(NAMES)
+
+
+def test_an_earlier_release_is_told_no_setting_that_it_lacks() -> None:
+    """torchtitan 0.2.2 has no CUDA graphs and no attention backend to name (v0.2.2 torchtitan/config/job_config.py)."""
+    inputs = question(read_model("llama-3.1-70b"), "8x8:h100", "torchtitan@0.2.2", global_batch=16)
+    asked = inputs, {"tp": 8, "pp": 4, "vpp": 2, "dp": 2, "zero": 2, "num_microbatches": 8}
+    newest = inputs.replace(runtime=read_runtime("torchtitan")), asked[1]
+    assert "pipeline_without_graphs" in told(newest)
+    keys = {key for setting in told(asked).values() for key in setting.set}
+    assert keys
+    assert all(key.startswith("parallelism.pipeline_parallel_") for key in keys)
 
 
 def test_a_launch_has_keys_and_values_apart_from_the_reason() -> None:
