@@ -16,7 +16,7 @@ from meshwright.answers.launch_files import launch_files
 from meshwright.errors import InvalidSpec
 from meshwright.launch.architecture import same_architecture
 from meshwright.launch.carried import carried_settings
-from meshwright.launch.spelling import Settings
+from meshwright.launch.spelling import Settings, understand
 from meshwright.launch.table import launch_table, launch_tables
 from meshwright.layout.plan import Plan
 from meshwright.specs.huggingface.values import KEYS, config_values
@@ -162,6 +162,13 @@ def test_every_value_that_a_table_carries_is_read() -> None:
     read = {*KEYS, "norm_eps", "latent_attention", "model_type"}
     named = {key for name in launch_tables() for each in launch_table(name).carried for key in (each.value, *each.when)}
     assert {key for key in named if not key.startswith("rope.")} <= read
+
+
+@pytest.mark.parametrize("name", [name for name in launch_tables() if launch_table(name).carried])
+def test_what_a_table_carries_is_known_where_it_is_read(name: str) -> None:
+    table = launch_table(name)
+    carried = {key: value for each in table.carried for key, value in each.settings.items()}
+    assert not understand(carried, table).unknown
 
 
 def test_keys_of_today_are_those_of_before() -> None:

@@ -15,7 +15,7 @@ from meshwright.answers.launch_folder import write_folder
 from meshwright.errors import InvalidSpec, MeshwrightError
 from meshwright.launch.export import export
 from meshwright.launch.fields import differences
-from meshwright.launch.imports.question import Given, question_of_file
+from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.launch.table import launch_table, launch_tables
 from meshwright.launch.writers import files_of
 from meshwright.layout.plan import Plan
@@ -57,6 +57,7 @@ SAID = {
         ("megatron-bridge", "gpt-oss-20b", "megatron-bridge", "bf16"),
         ("torchtitan", "llama-3.1-8b", "torchtitan", "bf16"),
         ("torchtitan", "qwen3-30b-a3b", "torchtitan", "bf16"),
+        ("torchtitan", "llama-3.1-8b", "torchtitan", "fp8-rowwise"),
         ("nanotron", "llama-3.1-8b", "nanotron", "bf16"),
         ("llm-foundry", "llama-2-7b", "llm-foundry", "bf16"),
         ("accelerate", "llama-3.1-8b", "accelerate", "bf16"),
@@ -113,7 +114,7 @@ def _differences(plan: Plan, inputs: Inputs, framework: str, model: str, folder:
     written = MAIN.get(framework) or next(file.name for file in folder.iterdir() if file.stem == framework)
     read = question_of_file(folder / written, given)
     found = differences(plan, inputs, read.plan, read.inputs)
-    found += [rule.reason for rule in read.rules if not rule.kept]
+    found += _told_of(read)
     return [each for each in found if framework != "deepspeed" or not each.startswith("plan.recompute")]
 
 
@@ -170,4 +171,13 @@ def _read_otherwise(plan: Plan, inputs: Inputs, folder: Path) -> list[str]:
     read = question_of_file(folder, given)
     routed = {name: getattr(inputs.job, name) for name in ("expert_imbalance", "expert_spread")}
     found = differences(plan, inputs, read.plan, read.inputs.replace(job=read.inputs.job.replace(**routed)))
-    return found + [rule.reason for rule in read.rules if not rule.kept]
+    return found + _told_of(read)
+
+
+def _told_of(read: LaunchQuestion) -> list[str]:
+    """What is told of a file besides its plan: rules that it breaks, settings that are not priced or not known."""
+    return [
+        *(rule.reason for rule in read.rules if not rule.kept),
+        *(f"not priced: {key}" for key in read.understood.unpriced),
+        *(f"unknown: {key}" for key in read.understood.unknown),
+    ]

@@ -78,6 +78,7 @@ def understand(settings: Settings, table: LaunchTable) -> Understood:
             value = _reckoned(row.default, fields)
             fields |= {} if value is None else {name: value}
     known = table.keys | {key for constant in table.constants for key in constant.settings} | table.to_fill.keys()
+    known |= {key for key, value in table.as_priced.items() if settings.get(key) == value}
     others = {key: value for key, value in settings.items() if key not in known}
     unpriced = {key: value for key, value in others.items() if key in table.unpriced}
     ignored = {key: value for key, value in others.items() if _ignores(table, key) or _is_off(table, key, value)}

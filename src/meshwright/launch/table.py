@@ -154,6 +154,8 @@ class LaunchTable(Spec):
     """Of those that not every plan asks for: the conditions, by their names in `facts`, under which it does."""
     unpriced: dict[str, str] = {}
     """Settings that change memory or time and are not priced, with what they change."""
+    as_priced: dict[str, Value] = {}
+    """Values of unpriced settings with which they change nothing."""
     refused: dict[str, str] = {}
     """Settings of models that are not modelled, with what they are; a `*` at the end stands for the rest of a name."""
     ignored: tuple[str, ...] = ()
