@@ -71,6 +71,32 @@ def test_latent_attention_without_scaling_and_routers_are_carried(config: dict[s
     assert carried("deepseek-v2-lite", {"model_type": "deepseek_v3", **config}) == settings
 
 
+@pytest.mark.parametrize(
+    ("config", "share"),
+    [
+        ({"model_type": "phi3", "partial_rotary_factor": 0.75}, 0.75),
+        ({"model_type": "phi3", "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.75}}, 0.75),
+        ({"model_type": "phi3"}, None),
+        ({"model_type": "gpt_neox", "rotary_pct": 0.5}, 0.5),
+        ({"model_type": "gpt_neox"}, 0.25),
+        ({"model_type": "llama", "partial_rotary_factor": 0.5}, None),
+    ],
+)
+def test_the_share_of_a_head_that_has_positions_is_carried(config: dict[str, Any], share: float | None) -> None:
+    assert carried("phi-3-mini", config).get("--rotary-percent") == share
+
+
+def test_positions_of_a_part_of_a_head_are_refused_where_no_setting_says_them() -> None:
+    model = with_values("phi-3-mini", {"model_type": "phi3", "partial_rotary_factor": 0.75})
+    recipe = carried_settings(model, launch_table("megatron-bridge"))
+    assert recipe["--rotary-percent"] == 0.75
+    for name in ("nanotron", "llm-foundry"):
+        with pytest.raises(
+            InvalidSpec, match=r"partial_rotary_factor: is 0\.75; .* takes 1, and has no setting for it"
+        ):
+            carried_settings(model, launch_table(name))
+
+
 def test_scaled_positions_of_gpt_oss_are_carried() -> None:
     """Megatron-LM takes a factor of 1 where it is left out: positions of another model."""
     assert carried_settings(read_model("gpt-oss-20b"), launch_table("megatron-lm")) == {

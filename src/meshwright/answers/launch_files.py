@@ -181,7 +181,7 @@ def _of_the_config(launch: Launch, carried: Settings) -> list[str]:
 def _unscaled(launch: Launch) -> list[str]:
     """That a framework trains plain rotary positions, where the model's are scaled and it has no setting for that."""
     kind, carried = launch.inputs.model.config_values.get("rope.rope_type", "default"), launch.table.carried
-    if kind == "default" or not carried or any(each.value.startswith("rope.") for each in carried):
+    if kind == "default" or not carried or any(each.value == "rope.factor" for each in carried):
         return []
     return [
         f"{launch.table.framework} has no scaled rotary positions ({kind} in the model's config.json) and trains plain "

@@ -24,13 +24,17 @@ KEYS = (
 ORIGINAL = "original_max_position_embeddings"
 SCALED_FROM_ORIGINAL = ("llama3", "yarn", "longrope")
 """Kinds of rotary positions that rest on how many the model had before they were scaled."""
+PARTIAL = "partial_rotary_factor"
+TURNED = {"gpt_neox": ("rotary_pct", 0.25), "phi3": (PARTIAL, 1.0)}
+"""Families whose class can give positions to a part of each head alone: the key of the share, and its default."""
 
 
 def config_values(config: Mapping[str, Any]) -> dict[str, Any]:
     """The values, flat; those of rotary positions as `rope.factor` and so on.
 
     Positions are scaled from `original_max_position_embeddings`, of the file before that of its rotary object, else
-    from all that the file has. Source: transformers 5.23, modeling_rope_utils.py, standardize_rope_params.
+    from all that the file has. `rope.partial_rotary_factor` is there where a part of each head has none. Source:
+    transformers 5.23, modeling_rope_utils.py, standardize_rope_params.
 
     >>> config_values({"rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "layers": [1]})
     {'rope_theta': 500000.0, 'rope.rope_type': 'llama3', 'rope.factor': 8.0}
@@ -44,8 +48,19 @@ def config_values(config: Mapping[str, Any]) -> dict[str, Any]:
         if values["rope.rope_type"] in SCALED_FROM_ORIGINAL:
             original = config.get(ORIGINAL) or rotary.get(ORIGINAL) or config.get("max_position_embeddings")
             values[f"rope.{ORIGINAL}"] = original
+    values[f"rope.{PARTIAL}"] = _turned(config, rotary if isinstance(rotary, Mapping) else {})
     values["norm_eps"] = next((config[key] for key in NORMS if key in config), None)
     return {key: value for key, value in values.items() if _plain(value)}
+
+
+def _turned(config: Mapping[str, Any], rotary: Mapping[str, Any]) -> Any:
+    """The share of a head that has positions; None where all of it has.
+
+    Source: transformers 5.23, configuration_gpt_neox.py, configuration_phi3.py.
+    """
+    key, usual = TURNED.get(str(config.get("model_type")), (PARTIAL, None))
+    share = None if usual is None else rotary.get(PARTIAL, config.get(key, usual))
+    return None if share == 1 else share
 
 
 def _plain(value: Any) -> bool:
