@@ -177,6 +177,15 @@ def test_a_provider_of_bridge_is_given_every_number_of_yarn() -> None:
     }
 
 
+def test_what_megatron_refuses_is_not_written() -> None:
+    """Its multi-token prediction takes no YaRN (arguments.py L1941)."""
+    inputs = question(read_model("gpt-oss-20b"), "1x8:h100", global_batch=64, sequence_length=1024)
+    inputs = inputs.replace(job=inputs.job.replace(mtp_layers=1))
+    plan = Plan(dp=8, zero=1, num_microbatches=8, ep=8)
+    with pytest.raises(InvalidSpec, match=r"mtp_positions: .*--position-embedding-type yarn.*--mtp-layers 0"):
+        launch_files(plan, inputs, "megatron-lm")
+
+
 def test_gpt_oss_of_the_catalogue_has_its_window_and_asks_for_its_router() -> None:
     script = script_of("gpt-oss-20b")
     assert "--window-size 127,0\n" in script, "the query itself is one of 128"

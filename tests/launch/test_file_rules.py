@@ -30,6 +30,12 @@ torchrun --nproc_per_node 8 --nnodes 8 pretrain_gpt.py ${MODEL[@]} ${LAYOUT[@]} 
 """
 """Accepted by parse_args and validate_args of Megatron-LM at the commit of the rules."""
 TORCH = "--tensor-model-parallel-size 1 --use-torch-fsdp2"
+EXPERTS = (
+    "--num-experts 16 --moe-router-topk 2 --moe-ffn-hidden-size 4096 --expert-model-parallel-size 2 "
+    "--expert-tensor-parallel-size 1 --moe-token-dispatcher-type"
+)
+CHUNKS = "--num-virtual-stages-per-pipeline-rank"
+LAYOUT = "--pipeline-model-parallel-layout 'Et*20|t*20|t*20|t*20L'"
 PLAIN = "--sequence-parallel\n  --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"
 DEEPSPEED = (
     '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 1,\n"zero_optimization": {"stage": 3},\n'
@@ -106,7 +112,7 @@ MEGATRON = [
     (
         "chunks_or_layout",
         "--bf16",
-        "--bf16 --num-virtual-stages-per-pipeline-rank 1 --pipeline-model-parallel-layout 'Et*20|t*20|t*20|t*20L'",
+        f"--bf16 --num-virtual-stages-per-pipeline-rank 1 {LAYOUT}",
         "line 13: ",
         "leave out --num-virtual-stages-per-pipeline-rank",
     ),
@@ -189,6 +195,51 @@ MEGATRON = [
     ("one_data_source", "--bf16", "--bf16 --mock-data --data-path /d", "line 13: ", "leave out --mock-data"),
     ("fp16_cross_entropy", "--bf16", "--bf16 --fp16-lm-cross-entropy", "line 13: ", "leave out --fp16-lm"),
     ("fp32_residual", "--bf16", "--fp32-residual-connection", "line 13: ", "add --bf16"),
+    ("experts_to_spread", "--bf16", "--bf16 --expert-model-parallel-size 2", "line 13: ", "leave out --expert-model"),
+    (
+        "interleaving_overlap",
+        "--pipeline-model-parallel-size 4|--bf16",
+        f"--pipeline-model-parallel-size 2|--bf16 {CHUNKS} 4 --no-overlap-p2p-communication",
+        "lines 9, 13: ",
+        "leave out --no-overlap-p2p-communication",
+    ),
+    (
+        "layout_alone",
+        "--bf16",
+        f"--bf16 --account-for-loss-in-pipeline-split {LAYOUT}",
+        "line 13: ",
+        "leave out what else says them",
+    ),
+    ("deepep_dispatcher", "--bf16", f"--bf16 --moe-enable-deepep {EXPERTS} alltoall", "line 13: ", "-type flex"),
+    (
+        "expert_overlap",
+        "--bf16",
+        f"--bf16 --overlap-moe-expert-parallel-comm {EXPERTS} allgather {LAYOUT}",
+        "line 13: ",
+        "leave out --overlap-moe",
+    ),
+    (
+        "expert_overlap_interleaved",
+        "--bf16",
+        f"--bf16 --overlap-moe-expert-parallel-comm {EXPERTS} alltoall",
+        "lines 9, 13: ",
+        "add --num-virtual-stages-per-pipeline-rank",
+    ),
+    ("cpu_offloading", "--bf16", "--bf16 --cpu-offloading-num-layers 2", "lines 9, 13: ", "leave out --cpu-offloading"),
+    (
+        "precision_aware_optimizer",
+        f"{PLAIN}|--bf16",
+        "--sequence-parallel|--bf16 --use-precision-aware-optimizer",
+        "line 12: ",
+        "add --use-distributed-optimizer",
+    ),
+    (
+        "mtp_positions",
+        "embedding-type rope|--bf16",
+        "embedding-type yarn|--bf16 --mtp-num-layers 1",
+        "lines 5, 13: |line 5: |line 13: ",
+        "leave out --mtp-num-layers",
+    ),
     ("known_options", "--sequence-parallel", "--sequence-paralel", "line 9: ", "(nearest: --sequence-parallel)"),
     ("option_values", "--bf16", "--bf16 --lr-decay-style cosin", "line 13: ", "nearest: --lr-decay-style cosine"),
     ("option_values", "--bf16", "--bf16 true", "line 13: --bf16 takes no value", "nearest: --bf16"),
@@ -202,7 +253,7 @@ def told(folder: Path, name: str, text: str, **values: str) -> tuple[LaunchQuest
     """The question of a file, or why there is none."""
     path = folder / name
     path.write_text(text)
-    options = {"model": "llama-3.1-8b"} if not name.endswith((".sh", ".py")) else {}
+    options = {"model": "llama-3.1-8b"} if not name.endswith((".sh", ".py", ".toml")) else {}
     given = Given(cluster="8x8:h100", values=values, **options)
     try:
         return question_of_file(path, given), ""
@@ -286,6 +337,42 @@ def test_a_misspelt_policy_of_accelerate_is_broken(tmp_path: Path) -> None:
         tmp_path, "a.yaml", ACCELERATE.replace("WRAPP", "WRAP").lower().replace("fsdp\n", "FSDP\n"), **said
     )
     assert not broken(question)
+
+
+TITAN = """[model]
+name = "llama3"
+flavor = "70B"
+[training]
+local_batch_size = 8
+seq_len = 8192
+[parallelism]
+tensor_parallel_degree = 8
+pipeline_parallel_degree = 4
+[activation_checkpoint]
+mode = "selective"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key", "near"),
+    [
+        ("t.toml", TITAN, "tensor_paralell_degree", "parallelism.tensor_parallel_degree"),
+        ("a.yaml", ACCELERATE, "fsdp_reshard_after_foward", "fsdp_config.fsdp_reshard_after_forward"),
+        ("ds.json", DEEPSPEED, "staage", "zero_optimization.stage"),
+    ],
+)
+def test_a_key_that_is_nearly_one_of_the_framework_is_broken(
+    tmp_path: Path, name: str, text: str, key: str, near: str
+) -> None:
+    """Such a degree was passed over, and the file priced without it."""
+    text = text.replace("WRAPP", "WRAP").replace(', "fp16": {"enabled": true}', "")
+    said = {"job.sequence_length": "4096", "plan.micro_batch": "1", "job.global_batch": "64", "plan.zero": "3"}
+    said = {} if name == "t.toml" else said
+    assert not broken(told(tmp_path, name, text, **said)[0])
+    meant = near.rpartition(".")[2]
+    rule = broken(told(tmp_path, name, text.replace(meant, key, 1), **said)[0])["known_keys"]
+    assert f"(nearest: {near})" in rule.reason
+    assert rule.reason.startswith("line ")
 
 
 @pytest.mark.parametrize("name", sorted(FILES))

@@ -10,11 +10,13 @@ from meshwright.answers.screen import fit_words
 from meshwright.answers.uncertainty import step_time_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.errors import IllegalPlan, InvalidInput, NothingFits
+from meshwright.errors import Fault, IllegalPlan, InvalidInput, InvalidSpec, NothingFits
 from meshwright.launch.carried import carried_settings
 from meshwright.launch.export import Launch, export, nearest_spelled
-from meshwright.launch.facts import was_read
+from meshwright.launch.facts import facts_of, was_read
 from meshwright.launch.fields import trained_as
+from meshwright.launch.imports.conditions import Said
+from meshwright.launch.imports.demands import demanded
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table, launch_tables, table_named, table_of
 from meshwright.launch.writers import files_of
@@ -91,10 +93,19 @@ def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False
     launch = export(plan, inputs, name)
     carried = carried_settings(inputs.model, launch.table)
     launch = replace(launch, settings=launch.settings | carried)
+    _require_accepted(launch)
     estimate = estimate_each([plan], inputs)[0]
     if replaced:
         _require_fitting(estimate, inputs)
     return LaunchFiles(launch, estimate, files_of(launch, _notes(launch, estimate, replaced, carried)), replaced)
+
+
+def _require_accepted(launch: Launch) -> None:
+    """Raise `InvalidSpec` for settings that the framework refuses beside one another."""
+    rules = demanded(launch.name, Said(launch.settings), facts_of(launch.plan, launch.inputs))
+    broken = [Fault(rule.name, rule.reason) for rule in rules if not rule.kept]
+    if broken:
+        raise InvalidSpec(f"a launch of {launch.table.framework} ({launch.table.release}) with this plan", broken)
 
 
 def memory_warning(estimate: Estimate) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ def file_rules(
     """
     said = _said(read, known)
     rules = [*option_rules(name, read, said, given), *demanded(name, said, facts)]
-    return tuple(_with_line(rule, read) for rule in rules)
+    return tuple(with_line(rule, read) for rule in rules)
 
 
 def broken_lines(rules: Collection[FileRule]) -> Iterator[str]:
@@ -41,7 +41,7 @@ def _said(read: LaunchSettings, known: Settings) -> Said:
     return Said(known, frozenset(opened), whole)
 
 
-def _with_line(rule: FileRule, read: LaunchSettings) -> FileRule:
+def with_line(rule: FileRule, read: LaunchSettings) -> FileRule:
     """A broken rule with the lines of the settings that break it."""
     lines = {each.key: each.line for each in read.settings} | {
         name: line_of(read.text, places[-1].start())

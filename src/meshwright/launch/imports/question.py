@@ -18,7 +18,7 @@ from meshwright.launch.imports.deepspeed_json import known_to_deepspeed
 from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.imports.dialects import dialect_of
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
-from meshwright.launch.imports.file_rules import broken_lines, file_rules
+from meshwright.launch.imports.file_rules import broken_lines, file_rules, with_line
 from meshwright.launch.imports.folder import (
     environment_in,
     launch_file_in,
@@ -31,6 +31,7 @@ from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, gaps_of, settle
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.lines import faults_of, with_lines
 from meshwright.launch.imports.machines import Machines, cluster_for, counted, machines_of
+from meshwright.launch.imports.misspelt import misspelt_rules
 from meshwright.launch.imports.training import require_training
 from meshwright.launch.imports.unread import unread
 from meshwright.launch.imports.vocabulary import spellings_of
@@ -163,6 +164,8 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
             if fields.get("model.experts") and not usual.plans.experts and given.runtime is None:
                 wrong.append("--runtime megatron-core prices its experts as Megatron-LM runs them")
     rules = file_rules(dialect.name, read, settings, facts_of(*asked) if asked else {}, keyed)
+    misspelt = misspelt_rules(dialect.name, {*understood.unknown} - {*keyed}, read.by_key(), table)
+    rules += tuple(with_line(rule, read) for rule in misspelt)
     if gaps or wrong or asked is None or cluster is None:
         broken = [*broken_lines(rules), *(str(fault) for fault in (faults(*asked) if asked else ()))]
         raise InvalidInput(unread(read, dialect, gaps, wrong, broken))
