@@ -54,6 +54,27 @@ def changed_lines(patch: Patch) -> list[str]:
     return [line for line in patch.diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
 
 
+@pytest.mark.parametrize(
+    ("split", "number", "layers"),
+    [
+        ("--decoder-first-pipeline-num-layers 26 --decoder-last-pipeline-num-layers 18", 20, 20),
+        ("--decoder-first-pipeline-num-layers 26 --decoder-last-pipeline-num-layers 18", 26, 0),
+        ("--pipeline-model-parallel-layout 'Et*18|t*20|t*24|t*18L'", 20, 20),
+        ("--pipeline-model-parallel-layout 'Et*18|t*20|t*24|t*18L'", 24, 0),
+        ("", 20, 0),
+        ("", 19, 19),
+    ],
+)
+def test_layers_that_are_recomputed_are_held_against_the_fullest_chunk(
+    tmp_path: Path, split: str, number: int, layers: int
+) -> None:
+    """A stage of 26 layers of which 20 are recomputed was read, and priced, as if all of them were."""
+    block = f"{split} --recompute-granularity full --recompute-method block --recompute-num-layers {number}"
+    question = read(tmp_path, ARRAYS.replace(f"{PER_CHUNK} 5", block))
+    assert question.plan.recompute.name == "FULL"
+    assert question.plan.recompute_layers == layers
+
+
 def test_chunks_stay_counted_as_the_file_counts_them(tmp_path: Path) -> None:
     patch = patched(read(tmp_path, ARRAYS), vpp=5)
     assert changed_lines(patch) == [f"-  {PER_CHUNK} 5", f"+  {PER_CHUNK} 4"]
