@@ -79,6 +79,7 @@ def test_latent_attention_without_scaling_and_routers_are_carried(config: dict[s
         ({"model_type": "phi3"}, None),
         ({"model_type": "gpt_neox", "rotary_pct": 0.5}, 0.5),
         ({"model_type": "gpt_neox"}, 0.25),
+        ({"model_type": "glm4_moe"}, 0.5),
         ({"model_type": "llama", "partial_rotary_factor": 0.5}, None),
     ],
 )
@@ -95,6 +96,13 @@ def test_positions_of_a_part_of_a_head_are_refused_where_no_setting_says_them() 
             InvalidSpec, match=r"partial_rotary_factor: is 0\.75; .* takes 1, and has no setting for it"
         ):
             carried_settings(model, launch_table(name))
+
+
+def test_the_router_of_glm_is_carried_without_keys_of_its_file() -> None:
+    """Glm4MoeTopkRouter takes sigmoids and adds a bias to choose by, whatever the file says."""
+    settings = carried("qwen3-30b-a3b", {"model_type": "glm4_moe", "routed_scaling_factor": 2.5})
+    assert settings["--moe-router-score-function"] == "sigmoid"
+    assert settings["--moe-router-enable-expert-bias"]
 
 
 def test_scaled_positions_of_gpt_oss_are_carried() -> None:

@@ -82,6 +82,13 @@ LATENT = SIZES | {
     "moe_intermediate_size": 24,
     "first_k_dense_replace": 2,
 }
+GLM = SIZES | {
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "first_k_dense_replace": 1,
+}
 EXPERTS = SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2}
 VARIANTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("llama", SIZES, {}),
@@ -110,6 +117,9 @@ VARIANTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("deepseek_v3", LATENT, {"head_dim": 4, "num_key_value_heads": 4}),
     ("deepseek_v3", LATENT, {"q_lora_rank": None, "first_k_dense_replace": 0, "tie_word_embeddings": True}),
     ("deepseek_v3", LATENT, {"attention_bias": True, "n_shared_experts": 1, "first_k_dense_replace": 9}),
+    ("glm4_moe", GLM, {}),
+    ("glm4_moe", GLM, {"attention_bias": True, "use_qk_norm": True, "head_dim": 24}),
+    ("glm4_moe", GLM, {"n_shared_experts": 2, "first_k_dense_replace": 0, "tie_word_embeddings": True}),
     ("gemma2", SIZES, {"tie_word_embeddings": True, "head_dim": 24}),
     ("gemma2", SIZES, {"attention_bias": True}),
     ("gemma3_text", SIZES, {"head_dim": 24, "sliding_window": 8}),

@@ -21,11 +21,13 @@ KEYS = (
     "max_position_embeddings",
 )
 """Keys whose value is taken as it is, beside `norm_eps` and those of rotary positions."""
+ROUTED = {"glm4_moe": {"scoring_func": "sigmoid", "topk_method": "noaux_tc"}}
+"""What the router of a family does without a key that says so (transformers 5.23, modeling_glm4_moe.py)."""
 ORIGINAL = "original_max_position_embeddings"
 SCALED_FROM_ORIGINAL = ("llama3", "yarn", "longrope")
 """Kinds of rotary positions that rest on how many the model had before they were scaled."""
 PARTIAL = "partial_rotary_factor"
-TURNED = {"gpt_neox": ("rotary_pct", 0.25), "phi3": (PARTIAL, 1.0)}
+TURNED = {"glm4_moe": (PARTIAL, 0.5), "gpt_neox": ("rotary_pct", 0.25), "phi3": (PARTIAL, 1.0)}
 """Families whose class can give positions to a part of each head alone: the key of the share, and its default."""
 
 
@@ -40,7 +42,7 @@ def config_values(config: Mapping[str, Any]) -> dict[str, Any]:
     {'rope_theta': 500000.0, 'rope.rope_type': 'llama3', 'rope.factor': 8.0}
     """
     rotary = config.get("rope_parameters") or config.get("rope_scaling")
-    values = {key: config.get(key) for key in KEYS}
+    values = {key: config.get(key) for key in KEYS} | ROUTED.get(str(config.get("model_type")), {})
     if isinstance(rotary, Mapping):
         values["rope_theta"] = rotary.get("rope_theta", config.get("rope_theta"))
         values["rope.rope_type"] = rotary.get("rope_type", rotary.get("type"))
@@ -56,7 +58,7 @@ def config_values(config: Mapping[str, Any]) -> dict[str, Any]:
 def _turned(config: Mapping[str, Any], rotary: Mapping[str, Any]) -> Any:
     """The share of a head that has positions; None where all of it has.
 
-    Source: transformers 5.23, configuration_gpt_neox.py, configuration_phi3.py.
+    Source: transformers 5.23, configuration_glm4_moe.py, configuration_gpt_neox.py, configuration_phi3.py.
     """
     key, usual = TURNED.get(str(config.get("model_type")), (PARTIAL, None))
     share = None if usual is None else rotary.get(PARTIAL, config.get(key, usual))

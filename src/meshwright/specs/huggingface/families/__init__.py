@@ -14,6 +14,7 @@ FAMILIES = {
     "falcon": "gpt.Falcon",
     "gemma2": "gemma.Gemma2",
     "gemma3_text": "gemma.Gemma3Text",
+    "glm4_moe": "glm.Glm4Moe",
     "gpt2": "gpt.Gpt2",
     "gpt_neox": "gpt.GptNeoX",
     "gpt_oss": "mixture.GptOss",

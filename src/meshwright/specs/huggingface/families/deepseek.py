@@ -11,16 +11,9 @@ from meshwright.specs.huggingface.traits import PlainHeads, Routed, at_most
 from meshwright.specs.model import Attention, LatentAttention
 
 
-class DeepseekV3(PlainHeads, Routed):
-    """DeepSeek-V3, arXiv:2412.19437; the file's `head_dim` and `num_key_value_heads` are not the attention's."""
+class SharedMixture(Routed):
+    """Dense layers first, then mixtures with shared experts, whose tokens may be limited to groups of experts."""
 
-    config_class = "DeepseekV3Config"
-    attention_bias: Flag = False
-    q_lora_rank: Count | None
-    kv_lora_rank: Count
-    qk_nope_head_dim: Count
-    qk_rope_head_dim: Count
-    v_head_dim: Count
     n_routed_experts: Count = Field(validation_alias=spelled("n_routed_experts", "num_local_experts", "num_experts"))
     n_shared_experts: CountOrZero | None
     n_group: Count | None = 8
@@ -28,7 +21,6 @@ class DeepseekV3(PlainHeads, Routed):
     num_experts_per_tok: Count
     moe_intermediate_size: Count
     first_k_dense_replace: CountOrZero
-    moe_layer_freq: Count = 1
 
     _at_most_all = field_validator("num_experts_per_tok")(at_most("n_routed_experts"))
     _at_most_groups = field_validator("topk_group")(at_most("n_group"))
@@ -42,23 +34,8 @@ class DeepseekV3(PlainHeads, Routed):
         return value
 
     def is_moe(self, layer: int) -> bool:
-        """From `first_k_dense_replace` on, every `moe_layer_freq`-th layer."""
-        return layer >= self.first_k_dense_replace and layer % self.moe_layer_freq == 0
-
-    def attention(self, window: int | None) -> Attention:
-        """Multi-head latent attention."""
-        return Attention(
-            heads=self.num_attention_heads,
-            kv_heads=self.num_attention_heads,
-            head_dim=self.qk_nope_head_dim + self.qk_rope_head_dim,
-            value_head_dim=self.v_head_dim,
-            qkv_bias=self.attention_bias,
-            output_bias=self.attention_bias,
-            window=window,
-            latent=LatentAttention(
-                query_rank=self.q_lora_rank, kv_rank=self.kv_lora_rank, rope_head_dim=self.qk_rope_head_dim
-            ),
-        )
+        """From `first_k_dense_replace` on."""
+        return layer >= self.first_k_dense_replace
 
     def routed(self) -> tuple[int, int, int]:
         """The sizes of the mixture."""
@@ -74,6 +51,38 @@ class DeepseekV3(PlainHeads, Routed):
     def limits_groups(self) -> bool:
         """Whether the experts of one token lie in some groups alone."""
         return True
+
+
+class DeepseekV3(PlainHeads, SharedMixture):
+    """DeepSeek-V3, arXiv:2412.19437; the file's `head_dim` and `num_key_value_heads` are not the attention's."""
+
+    config_class = "DeepseekV3Config"
+    attention_bias: Flag = False
+    q_lora_rank: Count | None
+    kv_lora_rank: Count
+    qk_nope_head_dim: Count
+    qk_rope_head_dim: Count
+    v_head_dim: Count
+    moe_layer_freq: Count = 1
+
+    def is_moe(self, layer: int) -> bool:
+        """From `first_k_dense_replace` on, every `moe_layer_freq`-th layer."""
+        return super().is_moe(layer) and layer % self.moe_layer_freq == 0
+
+    def attention(self, window: int | None) -> Attention:
+        """Multi-head latent attention."""
+        return Attention(
+            heads=self.num_attention_heads,
+            kv_heads=self.num_attention_heads,
+            head_dim=self.qk_nope_head_dim + self.qk_rope_head_dim,
+            value_head_dim=self.v_head_dim,
+            qkv_bias=self.attention_bias,
+            output_bias=self.attention_bias,
+            window=window,
+            latent=LatentAttention(
+                query_rank=self.q_lora_rank, kv_rank=self.kv_lora_rank, rope_head_dim=self.qk_rope_head_dim
+            ),
+        )
 
     def assumptions(self) -> list[str]:
         """A layer frequency that the transformers class does not know."""
