@@ -317,6 +317,14 @@ def test_positions_that_a_framework_does_not_scale_are_told(name: str, framework
     assert ("has no scaled rotary positions (llama3 in the model's config.json)" in plain) == told
 
 
+@pytest.mark.parametrize(("length", "told"), [(65536, True), (32768, False)])
+def test_files_say_where_sequences_are_longer_than_the_positions(length: int, told: bool) -> None:
+    inputs = question(read_model("qwen3-8b"), "1x8:h100", global_batch=8, sequence_length=length)
+    plan = Plan(cp=8, zero=1, num_microbatches=8)
+    plain = re.sub(r"\n#\s+", " ", launch_files(plan, inputs, "megatron-lm").files["train.sh"])
+    assert ("its rotary positions have to be scaled before it learns from them" in plain) == told
+
+
 @pytest.mark.parametrize("name", ["llama3-8b", "meta-llama/Meta-Llama-3-8B", "meta-llama/Meta-Llama-3-70B-Instruct"])
 def test_positions_of_llama_3_of_april_2024_are_not_scaled(name: str) -> None:
     """Its config.json has no rope_scaling and 8192 positions; 3.1 is the same but for these."""

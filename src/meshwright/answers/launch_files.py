@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from meshwright.answers.assumptions import assumptions
+from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.memo.words import sequences
 from meshwright.answers.screen import fit_words
 from meshwright.answers.uncertainty import step_time_line
@@ -171,6 +172,7 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
         *(f"Replaced: {each}." for each in replaced),
         *_of_the_config(launch, carried),
         *_unscaled(launch),
+        *beyond_positions(inputs),
         "The prediction assumes:",
         *(f"  {each}" for each in assumptions(inputs)),
     ]
