@@ -22,7 +22,7 @@ from meshwright.units import parse_bandwidth
 _SHORT = re.compile(r"(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*)", re.IGNORECASE)
 _PART = re.compile(r"\s*\d*\s*[x×]?\s*\d*\s*", re.IGNORECASE)
 _COUNTED = re.compile(r"(\d+)\s*[x×]\s*(\S.*)", re.IGNORECASE)
-_WITHOUT_COLON = re.compile(r"(\d+)[\s_-]*([^\W\d].*)")
+_WITHOUT_COLON = re.compile(r"(\d+)(?:\s*[x×]\s*|[\s_-]*)([^\W\d].*)", re.IGNORECASE)
 _ADAPTERS = re.compile(r"\s*(?:(\d{1,4})\s*[x×])?(.*)", re.IGNORECASE | re.DOTALL)
 _FORMS = (
     "write NODESxGPUS:ACCELERATOR (8x8:h100), a catalogue name (dgx-h100), NODESxNAME (16xdgx-h100) "
@@ -196,7 +196,9 @@ def _no_cluster(text: str, unknown: UnknownName) -> InvalidInput:
         return InvalidInput(f"{unknown}; {_FORMS}")
     if not _PART.fullmatch(counts):
         return InvalidInput(f"{quoted(text)} is not a cluster: {quoted(counts)} is not NODESxGPUS; {_FORMS}")
-    nearest = f"1x{accelerator.node_size}:{name.strip()}"
+    count = int(counts) if re.fullmatch(r"\s*\d{1,6}\s*", counts) else 0
+    gpus = math.gcd(count, accelerator.node_size)
+    nearest = f"{max(count // gpus, 1)}x{gpus}:{name.strip()}"
     return InvalidInput(f"{quoted(text)} is not a cluster: nodes and GPUs are missing; nearest: {nearest}")
 
 
