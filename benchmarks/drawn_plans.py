@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from meshwright.errors import CannotVerify, IllegalPlan, InvalidSpec, NotModelled
 from meshwright.layout.legality import require_legal
-from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.frameworks import INSTALLED
 from meshwright.pytorch.scope import scope_of
 from meshwright.schedules.records import Schedule
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.read_cluster import read_cluster

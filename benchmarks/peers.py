@@ -16,9 +16,10 @@ from typing import Any
 
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.legality import check
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.space import space
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
 from meshwright.specs.read_inputs import read_inputs

@@ -19,8 +19,8 @@ from launch_configs import DEEPSEEK, LLAMA_31
 from meshwright.answers.launch_files import LaunchFiles, launch_files
 from meshwright.answers.launch_folder import write_folder
 from meshwright.errors import InvalidSpec
-from meshwright.layout.plan import RECOMPUTE_NAMES
 from meshwright.layout.splits import layers_of_chunks
+from meshwright.specs.choices import RECOMPUTE_NAMES
 from meshwright.specs.huggingface.values import config_values
 from meshwright.specs.read_model import read_model
 from strategies import legal_plans, question

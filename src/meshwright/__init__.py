@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from meshwright.errors import UnknownName as UnknownName
     from meshwright.launch.imports.question import read_launch as read_launch
     from meshwright.layout.plan import Plan as Plan
-    from meshwright.layout.plan import Recompute as Recompute
     from meshwright.schedules.records import Schedule as Schedule
     from meshwright.search.find import SearchResult as SearchResult
+    from meshwright.specs.choices import Recompute as Recompute
     from meshwright.specs.cluster import Accelerator as Accelerator
     from meshwright.specs.cluster import Cluster as Cluster
     from meshwright.specs.cluster import Level as Level

@@ -17,7 +17,8 @@ from meshwright.cost.messages import layer_messages
 from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import context_split
-from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.layout.plan import Plan
+from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import RecomputeModules
 from strategies import legal_plans, llama_8b, question

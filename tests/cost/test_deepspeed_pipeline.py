@@ -10,8 +10,9 @@ from meshwright.cost.comms.pipeline import message_bytes, message_parts, pipelin
 from meshwright.cost.memory.components import communicator_bytes
 from meshwright.cost.messages import step_messages
 from meshwright.cost.step import estimate_each, estimate_plans
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from strategies import llama_8b, mixture, question
 

@@ -10,9 +10,10 @@ from meshwright.cost.comms.experts import TOKENS, expert_exchanges
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.messages import layer_messages
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
 from strategies import mixture, question

@@ -17,8 +17,9 @@ from meshwright.cost.memory.saved import attention_bytes, expert_bytes
 from meshwright.cost.memory.timeline import Moment
 from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import parameter_count

@@ -9,9 +9,10 @@ from meshwright.cost.comms.group import sent_bytes
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import end_parameters, layer_parameters
 from meshwright.cost.step import estimate_each, estimate_plans
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import Schedule
+from meshwright.specs.choices import Recompute
 from meshwright.units import GIB
 from strategies import legal_plans, llama_8b, of_torchtitan_0_1, question
 

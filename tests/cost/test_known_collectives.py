@@ -18,8 +18,9 @@ from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.comms.sends import message_time
 from meshwright.cost.comms.tensor import layer_tensor_exchanges
 from meshwright.cost.compute.layer import layer_time
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.schedules.records import Schedule
+from meshwright.specs.choices import Recompute
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_accelerator import read_accelerator

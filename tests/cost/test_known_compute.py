@@ -21,7 +21,8 @@ from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.compute.slowdown import slowdown, sustained_slowdown
 from meshwright.cost.flops import model_flops_per_step
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
+from meshwright.specs.choices import Recompute
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.read_accelerator import read_accelerator
 from strategies import MEASURED, alternating, dense_model, gpt_like, llama_70b, question

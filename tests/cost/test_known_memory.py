@@ -10,8 +10,9 @@ import pytest
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.components import Components
 from meshwright.cost.step import estimate_plans
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.read_model import read_model

@@ -17,8 +17,9 @@ from meshwright.cost.memory.fit import Verdict, eighty_percent_verdict, verdict
 from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality.rule import divisors
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from strategies import Planned, dense_model, models, planned, question, questions, some_legal_plans

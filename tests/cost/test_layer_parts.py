@@ -8,9 +8,10 @@ import pytest
 from meshwright.cost.layer_parts import layer_part_times
 from meshwright.cost.step import estimate_plans
 from meshwright.cost.unit import layer_unit_time
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.read_model import read_model
 from strategies import question, questions, some_legal_plans
 

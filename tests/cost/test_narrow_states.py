@@ -10,8 +10,9 @@ from meshwright.cost.memory.optimizer_states import device_optimizer_bytes
 from meshwright.cost.memory.states import state_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidSpec
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import narrower_states, with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
 from strategies import llama_8b, question

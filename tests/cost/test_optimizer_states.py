@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from meshwright.cost.step import estimate_each
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.read_model import read_model
 from meshwright.specs.recompute_modules import RecomputeModules
 from meshwright.units import GIB

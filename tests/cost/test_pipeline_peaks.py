@@ -11,8 +11,9 @@ import pytest
 
 from meshwright.cost.memory.timeline import Moment
 from meshwright.cost.step import estimate_each
-from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.schedules.records import Schedule
+from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.read_model import read_model
 from meshwright.units import GIB
 from strategies import of_torchtitan_0_1, question

@@ -10,8 +10,9 @@ import pytest
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.shapes import PIPELINE, pipelines_of
 from meshwright.cost.step import estimate_plans, estimates_of
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.choices import Recompute
 from strategies import questions, some_legal_plans
 
 COUNT = 300

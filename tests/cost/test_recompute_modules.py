@@ -18,8 +18,9 @@ from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.unit import unit_times
 from meshwright.errors import InvalidInput
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.recompute_modules import (

@@ -15,7 +15,8 @@ import pytest
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.components import Components
 from meshwright.cost.step import estimate_each
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
+from meshwright.specs.choices import Recompute
 from meshwright.specs.model import Model
 from meshwright.units import GIB
 from strategies import llama_8b, llama_70b, of_torchtitan_0_1, question

@@ -21,12 +21,13 @@ from meshwright.cost.memory.stage_parameters import stage_parameters, stage_unit
 from meshwright.cost.memory.states import States, bucket_bytes, state_bytes
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import sharding_ranks
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.pytorch.planned.issued import issued
 from meshwright.pytorch.planned.predicted import predicted_stages
 from meshwright.schedules.records import Schedule
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows

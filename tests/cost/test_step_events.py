@@ -10,8 +10,9 @@ import pytest
 from meshwright.cost.footprint import footprints_of, step_events
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.step import estimate_each
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.choices import Recompute
 from strategies import llama_8b, question, questions, some_legal_plans
 
 PAGE = Path(__file__).parents[2] / "docs/memory.md"

@@ -8,9 +8,10 @@ import pytest
 
 from meshwright.cost.memory.timeline import Moment
 from meshwright.cost.step import estimate_each
-from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.schedules.records import Schedule
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.read_model import read_model
 from meshwright.units import GIB
 from strategies import question

@@ -7,7 +7,8 @@ import pytest
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from meshwright.units import GIB

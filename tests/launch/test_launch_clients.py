@@ -12,8 +12,9 @@ import pytest
 
 from launch_read_back import JOBS, agrees, drawn, read_back, sharded
 from meshwright.answers.launch_files import launch_files
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.read_model import read_model
 from strategies import question
 

@@ -11,7 +11,7 @@ import pytest
 
 from meshwright.answers.launch_files import launch_files
 from meshwright.layout.plan import Plan
-from meshwright.layout.plan import Recompute as Again
+from meshwright.specs.choices import Recompute as Again
 from meshwright.specs.read_model import read_model
 from strategies import question
 

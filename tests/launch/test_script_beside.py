@@ -12,7 +12,8 @@ from meshwright.answers.launch_files import launch_files
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.patch import patch_of
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
+from meshwright.specs.choices import Recompute
 from strategies import llama_8b, question
 
 PLAN = Plan(dp=8, zero=3, micro_batch=2, num_microbatches=4, recompute=Recompute.FULL)

@@ -14,10 +14,11 @@ from hints import leads_to_legal
 from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import RULES, check, faults, require_legal, rules_of
 from meshwright.layout.legality.rule import divisors, nearest
-from meshwright.layout.plan import KINDS, MAX_COUNT, Plan, Recompute
+from meshwright.layout.plan import KINDS, MAX_COUNT, Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import Schedule
 from meshwright.search.space import space
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from strategies import any_plans, dense_model, inputs, legal_plans, question, questions, ruled
 

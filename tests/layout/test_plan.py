@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from meshwright.errors import InvalidSpec
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
+from meshwright.specs.choices import Recompute
 
 MODULES = "core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts"
 

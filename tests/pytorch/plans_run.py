@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.fake_world.verify import Verification
 from meshwright.pytorch.frameworks import NONE
 from meshwright.schedules.records import Schedule
+from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from strategies import question

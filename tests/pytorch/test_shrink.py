@@ -6,11 +6,12 @@ import pytest
 
 from meshwright.errors import CannotVerify
 from meshwright.layout.legality import require_legal
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.pytorch.planned.spans import names_of_groups, ranks_of_axes
 from meshwright.pytorch.real_world.shrink import shrunken
 from meshwright.schedules.records import Schedule
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
 from strategies import dense_model, latent, llama_8b, llama_70b, mixture, question, questions, some_legal_plans

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from plans_run import UNCOMPILED
 
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.fake_world.compare import StageCheck
 from meshwright.pytorch.fake_world.verify import Verification
 from meshwright.pytorch.frameworks import NONE, Versions, own_framework
 from meshwright.pytorch.report import verification_blocks
 from meshwright.schedules.records import Schedule
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from strategies import question

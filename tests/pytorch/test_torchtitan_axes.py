@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.fake_world.verify import Verification
+from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.read_model import read_model
 from strategies import question
 from torch_forks import verify

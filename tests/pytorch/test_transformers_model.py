@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from meshwright.errors import CannotVerify
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.frameworks import NONE, Versions, own_framework
 from meshwright.pytorch.report import verification_blocks
 from meshwright.pytorch.scope import scope_of
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from strategies import question

@@ -18,7 +18,7 @@ from meshwright.answers.constraint_lines import constraint_lines
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.plan_file import read_plan_file
 from meshwright.cost.step import estimate_each, estimate_plans
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.constrained import satisfies
 from meshwright.search.constraint_costs import constrained, constraint_costs
@@ -27,6 +27,7 @@ from meshwright.search.rank import LEAST_GAIN
 from meshwright.search.sensitivity import sensitivity
 from meshwright.search.space import size, space
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.constraints import without_effect
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import RecomputeModules

@@ -19,13 +19,13 @@ from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.errors import IllegalPlan, MeshwrightError, NothingFits
 from meshwright.layout.legality import check
 from meshwright.layout.named import plan_of
-from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Plans
 from meshwright.search import find as find_module
 from meshwright.search.find import SearchResult, find
 from meshwright.search.rank import order, rank_time_s, risk_adjusted_time_s
 from meshwright.search.space import space
 from meshwright.search.ties import POINT, Ranks, choices, ranks_of, share_of_layouts, share_of_ties
+from meshwright.specs.choices import Recompute
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from strategies import dense_model, gemma_like, gpt_like, inputs, legal_plans, llama_8b, llama_70b, question

@@ -12,11 +12,12 @@ from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality import check
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import COLUMNS, Plans
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.modules import module_sets
 from meshwright.search.space import SHORTEST_SLICE, size, space
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import RecomputeModules, names_of
 from strategies import dense_model, gpt_like, inputs, latent, legal_plans, llama_8b, mixture, question, questions

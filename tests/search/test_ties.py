@@ -12,7 +12,7 @@ from hypothesis import given
 from meshwright.answers.step_parts import why_lost
 from meshwright.answers.ties import proven_lines, tie_lines, tied_share
 from meshwright.cost.memory.fit import EVEN, Verdict
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search import published_layouts
 from meshwright.search.find import SearchResult, find
@@ -37,6 +37,7 @@ from meshwright.search.ties import (
     share_of_ties,
     tied_rows,
 )
+from meshwright.specs.choices import Recompute
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job

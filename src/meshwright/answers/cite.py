@@ -29,8 +29,9 @@ from meshwright.cost.memory.components import communicator_bytes
 from meshwright.cost.memory.fit import verdict
 from meshwright.cost.memory.states import state_bytes
 from meshwright.cost.repeated import repeated_parts
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.specs.assumed import Condition
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime.communication import FOR_EXPERTS as FIELDS_FOR_EXPERTS
 

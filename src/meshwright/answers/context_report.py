@@ -9,7 +9,8 @@ from meshwright.answers.document.blocks import Block, Heading, Lines
 from meshwright.answers.links import placement_of, placement_words, sent_over, sent_words
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.messages import layer_messages
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan
+from meshwright.layout.plan import Plan
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_seconds
 

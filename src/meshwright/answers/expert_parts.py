@@ -9,8 +9,9 @@ from meshwright.answers.document.blocks import Table
 from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.layer_parts import PartTime, layer_part_times
 from meshwright.cost.step import estimate_plans
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.units import format_bytes, format_seconds

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from meshwright.errors import InvalidInput, quoted
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES
 from meshwright.schedules.records import SCHEDULE_NAMES
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES
 
 _EXCHANGES = "|".join(name.replace("_", "-") for name in CONTEXT_EXCHANGE_NAMES.values())
 _SCHEDULES = "|".join(map(re.escape, SCHEDULE_NAMES.values()))

@@ -6,9 +6,9 @@ import numpy as np
 
 from meshwright.arrays import Bools, Floats
 from meshwright.cost.repeated import repeated_parts
-from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.schedules.records import true_by_code
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 

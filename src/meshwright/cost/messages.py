@@ -22,7 +22,8 @@ from meshwright.cost.estimate import Estimates
 from meshwright.cost.unit import layer_exchanges, unit_times
 from meshwright.cost.weights import layer_by_layer, once_a_step
 from meshwright.distinct import gathered
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Ints, where
-from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import Recompute
 from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.recompute_modules import RecomputeModules
 

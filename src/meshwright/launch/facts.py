@@ -10,10 +10,11 @@ from meshwright.cost.memory.optimizer_states import optimizer_bytes
 from meshwright.cost.shard import vocabulary_rows
 from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.layout_string import layout_string
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import leaves_split
 from meshwright.layout.splits import layers_of_chunks, outer_fewer
 from meshwright.specs.behaviours import PERMUTE_FUSION, position_of
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES

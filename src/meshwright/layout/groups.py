@@ -15,8 +15,8 @@ import numpy as np
 
 from meshwright.arrays import Ints, larger, some, where
 from meshwright.distinct import distinct_rows
-from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import ContextExchange
 from meshwright.specs.inputs import Inputs
 
 

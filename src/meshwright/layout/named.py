@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.layout_string import read_layout_string
 from meshwright.layout.legality.context import context_parallel_attention, exchanges_of_attention
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, USUAL, ContextExchange, Plan, Recompute
+from meshwright.layout.plan import USUAL, Plan
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, usual_schedule
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import RecomputeModules, read_modules
 

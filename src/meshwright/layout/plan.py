@@ -10,11 +10,7 @@ from typing import Any, Self
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.reprs import call_of
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
-from meshwright.specs.choices import CHOICES
-from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES as CONTEXT_EXCHANGE_NAMES
-from meshwright.specs.choices import RECOMPUTE_NAMES as RECOMPUTE_NAMES
-from meshwright.specs.choices import ContextExchange as ContextExchange
-from meshwright.specs.choices import Recompute as Recompute
+from meshwright.specs.choices import CHOICES, CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Recompute
 from meshwright.specs.recompute_modules import RecomputeModules, modules_of, names_of
 
 USUAL = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)

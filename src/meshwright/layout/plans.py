@@ -9,7 +9,8 @@ from typing import Self, TypeAlias, TypeVar
 import numpy as np
 
 from meshwright.arrays import BoolColumn, Bools, IntColumn, Ints
-from meshwright.layout.plan import DEFAULTS, KINDS, Plan, Recompute
+from meshwright.layout.plan import DEFAULTS, KINDS, Plan
+from meshwright.specs.choices import Recompute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

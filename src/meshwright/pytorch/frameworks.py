@@ -7,7 +7,8 @@ from importlib import metadata
 from typing import NamedTuple
 
 from meshwright.cost.shard import vocabulary_shard
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind, Model
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.errors import CannotVerify
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, ContextExchange, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.frameworks import NONE, Versions, is_gpt2, own_framework
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 from meshwright.specs.behaviours import position_of, with_behaviours
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind, Mlp
 from meshwright.specs.precision import FP32_BYTES

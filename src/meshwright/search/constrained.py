@@ -9,9 +9,8 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, Bools, Ints
 from meshwright.layout.groups import placement, stride
-from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout, of_chunks
-from meshwright.specs.choices import CHOICES
+from meshwright.specs.choices import CHOICES, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
 

@@ -15,7 +15,7 @@ from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_each, estimate_plans, estimates_of
 from meshwright.distinct import distinct_rows, distinct_values
 from meshwright.layout.legality import check
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans, regrouped
 from meshwright.search.fitting import Tally, fitting
 from meshwright.search.published_layouts import has_published_layout
@@ -38,6 +38,7 @@ from meshwright.search.ties import (
     tied_rows,
 )
 from meshwright.search.unmet import nothing_legal
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 
 CHUNK = 1 << 16

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import BoolColumn
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, USUAL, ContextExchange
+from meshwright.layout.plan import USUAL
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, ContextExchange
 from meshwright.specs.inputs import Inputs
 
 RARE_EXCHANGES = (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 from meshwright.layout.legality.named_layers import chunk_layers, end_stage_layers
 from meshwright.layout.legality.rule import divisors
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.splits import RUNTIME_SPLIT
 from meshwright.schedules.records import Schedule, usual_schedule
 from meshwright.search.changed_plans import changed_plans
 from meshwright.search.modules import module_sets
 from meshwright.search.question_knobs import FieldChange, QuestionChange, question_knobs
 from meshwright.search.resolve.stages import best_splits
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
 from meshwright.specs.inputs import Inputs
 
 AXES = ("tp", "cp", "pp", "dp")

@@ -9,12 +9,13 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.layout.legality import check
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import COLUMNS, Plans, regrouped
 from meshwright.search.constrained import CODES, satisfies
 from meshwright.search.knobs import plan_knobs
 from meshwright.search.space import parts, tables_of
 from meshwright.search.stop import Progress
+from meshwright.specs.choices import Recompute
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 

@@ -11,11 +11,12 @@ import numpy as np
 from pydantic import BaseModel
 
 from meshwright.arrays import BoolColumn
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.kinds import kinds
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.residuals import BITS
 from meshwright.specs.weights import parameters_by_part

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import BoolColumn
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.published import LAYOUT, Layout, degrees_of, published_plans, question_key
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 
 

@@ -11,13 +11,14 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import check
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs
+from meshwright.layout.plan import Plan, in_runs
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.constrained import satisfies
 from meshwright.search.knobs import Knob, Variant, knobs
 from meshwright.search.question_knobs import FieldChange
 from meshwright.search.rank import rank_key
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import names_of
 

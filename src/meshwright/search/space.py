@@ -14,12 +14,13 @@ from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.named import usual_exchange
-from meshwright.layout.plan import RECOMPUTE_NAMES, ContextExchange, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import grouped
 from meshwright.search.constrained import allowed, allowed_modules, named, too_many_nodes
 from meshwright.search.modules import module_sets
 from meshwright.search.schedule_choices import schedule_choices
+from meshwright.specs.choices import RECOMPUTE_NAMES, ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import RecomputeModules
 

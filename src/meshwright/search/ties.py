@@ -11,11 +11,12 @@ from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
 from meshwright.distinct import distinct_rows, distinct_values
 from meshwright.layout.named import usual_exchange
-from meshwright.layout.plan import USUAL, Recompute
+from meshwright.layout.plan import USUAL
 from meshwright.layout.plans import Plans, leaves_split, without_recompute
 from meshwright.search.published import is_published
 from meshwright.search.published_layouts import has_published_layout, is_known_to_work
 from meshwright.search.rank import rank_time_s
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import layout_share, tie_share
 from meshwright.specs.residuals import like

@@ -10,7 +10,7 @@ import pytest
 import meshwright
 from commands import asked, refused
 from meshwright.errors import InvalidInput
-from meshwright.layout.plan import Recompute
+from meshwright.specs.choices import Recompute
 from meshwright.specs.recompute_modules import names_of
 from meshwright.validation.logs.answer import runs
 from meshwright.validation.rows.configurations import configurations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.layout.plan import Recompute
 from meshwright.specs.behaviours import PERMUTE_FUSION, position_of
+from meshwright.specs.choices import Recompute
 from meshwright.specs.runtime import Runtime
 from meshwright.validation.rows.meanings import meanings
 from meshwright.validation.rows.reading import read_case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.layout.plan import Recompute
+from meshwright.specs.choices import Recompute
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.said import said_layers, said_stage, with_said_recipe
 from meshwright.validation.rows.siblings import as_known

@@ -11,8 +11,8 @@ from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.fit import bounds
 from meshwright.cost.step import estimate_each
 from meshwright.errors import UnknownName
-from meshwright.layout.plan import Recompute
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import predictive
 from meshwright.specs.residuals import ALLOCATED, like_memory

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.layout.plan import FULLY_SHARDED, Plan, Recompute
+from meshwright.layout.plan import FULLY_SHARDED, Plan
 from meshwright.schedules.records import Schedule
 from meshwright.search.find import best_where
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 

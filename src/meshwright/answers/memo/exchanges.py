@@ -13,8 +13,9 @@ from meshwright.cost.comms.sharded import gathers_weights
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.messages import MessageRow, step_messages
 from meshwright.cost.step import estimate_plans
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 

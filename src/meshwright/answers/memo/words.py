@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 
 TRILLION = 10**12

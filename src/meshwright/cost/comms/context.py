@@ -10,8 +10,8 @@ from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.shard import layer_shard
 from meshwright.layout.groups import context_split
-from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import HALF_BYTES

@@ -14,8 +14,8 @@ from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.routing import hottest_over_mean, reached_blocks, routed_experts, routed_rows
 from meshwright.cost.shard import residual_tokens
-from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import ExpertExchangeConstants, Operation
 from meshwright.specs.model import LayerKind

@@ -12,8 +12,8 @@ from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.shard import dense_block, qkv_width, tokens
-from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import HALF_BYTES

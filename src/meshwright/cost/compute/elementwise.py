@@ -11,8 +11,8 @@ from meshwright.cost.compute.linear import Linear, Projections, runtime_products
 from meshwright.cost.repeated import Repeated
 from meshwright.cost.shard import Shard, compressed_width, dense_block
 from meshwright.layout.groups import context_split
-from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import ContextExchange
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind

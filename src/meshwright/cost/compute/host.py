@@ -7,8 +7,8 @@ from typing import NamedTuple
 from meshwright.arrays import Floats, larger
 from meshwright.cost.batch_overlap import overlaps_micro_batches
 from meshwright.cost.compute.experts import dispatches_fused
-from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.runtime.device import PassSeconds

@@ -38,8 +38,8 @@ from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import Shard, layer_shard
 from meshwright.distinct import combined
 from meshwright.layout.groups import context_split
-from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.runtime.device import AttentionKernel

@@ -26,8 +26,8 @@ from meshwright.cost.memory.saved import (
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import Shard, dense_block, layer_shard
-from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES

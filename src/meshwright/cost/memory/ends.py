@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats, where
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_rows
-from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 

@@ -8,7 +8,7 @@ from meshwright.arrays import FloatColumn
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_states import reduced_unit
 from meshwright.cost.memory.unit_step import UnitStep
-from meshwright.layout.plan import Recompute
+from meshwright.specs.choices import Recompute
 from meshwright.specs.precision import HALF_BYTES
 
 

@@ -19,8 +19,8 @@ from meshwright.layout.legality.rule import (
     one,
     restriction,
 )
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, ContextExchange
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, ContextExchange
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from meshwright.arrays import Bools, one_of
 from meshwright.layout.legality.rule import Ruling, invariant, one, restriction
-from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
+from meshwright.specs.choices import RECOMPUTE_NAMES, Recompute
 from meshwright.specs.model import Model
 from meshwright.specs.precision import Precision
 from meshwright.specs.recompute_modules import NO_MODULES, RecomputeModules, modules_of, names_of

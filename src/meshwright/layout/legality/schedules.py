@@ -7,7 +7,7 @@ import numpy as np
 from meshwright.arrays import Bools, one_of
 from meshwright.layout.legality.rule import Ruling, change, changes, invariant, limit, one, restriction
 from meshwright.layout.microbatches import group_sizes
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.schedules.records import (
     SCHEDULE_NAMES,
@@ -18,6 +18,7 @@ from meshwright.schedules.records import (
     true_by_code,
     usual_schedule,
 )
+from meshwright.specs.choices import Recompute
 from meshwright.specs.runtime import Runtime
 
 _CHUNKS = by_code(lambda record: 0 if record.chunks == "several" else record.chunks)

@@ -11,7 +11,7 @@ from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.cost.shard import tokens
 from meshwright.layout.microbatches import pipeline_shape
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.fake_world.cuts import FEWEST, MORE, Rank, extrapolated
 from meshwright.pytorch.frameworks import TRANSFORMERS
 from meshwright.pytorch.planned.issued import TOKEN_COUNT_BYTES, issued
@@ -19,6 +19,7 @@ from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.planned.spans import grouped
 from meshwright.pytorch.processes.records import Collective, Observed
 from meshwright.pytorch.scope import Scope
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES

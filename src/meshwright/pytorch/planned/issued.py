@@ -21,11 +21,12 @@ from meshwright.cost.memory.parameters import (
 from meshwright.cost.messages import MessageRow
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.microbatches import pipeline_shape
-from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.processes.records import Collective
 from meshwright.schedules.gathered import chunk_gathers
 from meshwright.schedules.records import v_shaped
+from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES

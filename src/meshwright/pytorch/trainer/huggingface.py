@@ -25,12 +25,12 @@ from transformers import (
     Qwen3MoeForCausalLM,
 )
 
-from meshwright.layout.plan import Recompute
 from meshwright.pytorch.frameworks import is_gpt2
 from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.data_parallel import number_format
 from meshwright.pytorch.trainer.kernels import flash_attention, layer_norm
 from meshwright.pytorch.trainer.mesh import Meshes
+from meshwright.specs.choices import Recompute
 from meshwright.specs.model import Experts, LayerKind, Mlp, Model
 
 POWER = torch.pow

@@ -9,10 +9,11 @@ from torch._functorch.partitioners import get_default_op_list
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.trainer.experts import Router
 from meshwright.pytorch.trainer.kernels import ATTEND
 from meshwright.pytorch.trainer.model import Decoder
+from meshwright.specs.choices import Recompute
 from meshwright.specs.runtime import Runtime
 
 PRODUCT = torch.ops.aten.mm.default

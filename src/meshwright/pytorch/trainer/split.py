@@ -24,11 +24,12 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from meshwright.layout.plan import ContextExchange, Plan
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
 from meshwright.pytorch.trainer.kernels import attend, attend_backward
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
+from meshwright.specs.choices import ContextExchange
 from meshwright.specs.runtime import Runtime
 
 SEQUENCE = 2

@@ -32,13 +32,14 @@ from torchtitan.models.qwen3.model import Qwen3Model, Qwen3TransformerBlock
 from torchtitan.models.qwen3.parallelize import parallelize_qwen3
 from torchtitan.models.qwen3.sharding import set_qwen3_sharding_config
 
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.kernels import ATTEND, flash_attention, rms_norm
 from meshwright.pytorch.trainer.losses import Loss
 from meshwright.pytorch.trainer.mesh import Meshes, local
 from meshwright.pytorch.trainer.split import ring_attention
 from meshwright.pytorch.trainer.torchtitan_experts import mixture
+from meshwright.specs.choices import Recompute
 from meshwright.specs.model import Experts, LayerKind, Mlp, Model
 
 BACKEND = "partial_dtensor"

@@ -14,7 +14,7 @@ from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_plans
 from meshwright.distinct import distinct_values
 from meshwright.layout.legality import check
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.search.constrained import satisfies
@@ -22,6 +22,7 @@ from meshwright.search.modules import usable_modules
 from meshwright.search.rank import preference, rank_time_s
 from meshwright.search.resolve.chunks import lighter_ends
 from meshwright.search.resolve.stages import best_splits
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import modules_of, names_of
 

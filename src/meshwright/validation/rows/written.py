@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from meshwright.errors import InvalidInput
-from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import IDENTITY
+from meshwright.specs.choices import RECOMPUTE_NAMES, Recompute
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model

@@ -17,7 +17,8 @@ from meshwright.answers.uncertainty import margin_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
-from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
+from meshwright.layout.plan import Plan
+from meshwright.specs.choices import RECOMPUTE_NAMES
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.units import GIB, format_gib, format_seconds

@@ -19,11 +19,12 @@ from meshwright.answers.ties import reasons, unpublished_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.settings import launch_settings
 from meshwright.layout.groups import sharding_ranks
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs
+from meshwright.layout.plan import Plan, in_runs
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.published import unpublished
 from meshwright.search.rank import rank_key
 from meshwright.search.ties import share_of_ties
+from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.recompute_modules import names_of
