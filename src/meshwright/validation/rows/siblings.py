@@ -82,19 +82,20 @@ def _as_known(row: Row) -> Row:
 
 def _as_meant(row: Row, *, of_new_model: bool) -> tuple[Row, list[str]]:
     """The row as its words, its framework and its date say, over what its siblings have; and what was taken so."""
-    why = []
+    read, changed, why = normalised(row), dict[str, str](), list[str]()
 
-    def take(row: Row, each: Taken) -> Row:
+    def take(read: Row, each: Taken) -> Row:
         why.append(each.why)
-        return row | each.columns | {"with": with_behaviours_over(row["with"], each.behaviours)}
+        changed.update(each.columns, **{"with": with_behaviours_over(read["with"], each.behaviours)})
+        return read | changed
 
     for said_of in (said_layers, said_stage):
-        for each in said_of(normalised(row)):
-            row = take(row, each)
+        for each in said_of(read):
+            read = take(read, each)
     for meaning in meanings():
-        if meant := meaning.taken(normalised(row), of_new_model=of_new_model):
-            row = take(row, meant)
-    return row, why
+        if meant := meaning.taken(read, of_new_model=of_new_model):
+            read = take(read, meant)
+    return row | changed, why
 
 
 def _of_its_release(read: Row) -> list[Row]:
@@ -148,8 +149,17 @@ def _structure(row: Row) -> str:
     """
     if row["architecture"] or _catalogued(row["model"]) or not row["layers"]:
         return ""
-    names = {each["architecture"] for each in _every_run() if all(each[name] == row[name] for name in SIZES)}
-    return names.pop() if len(names) == 1 else ""
+    names = _structures().get(tuple(row[name] for name in SIZES), frozenset())
+    return next(iter(names)) if len(names) == 1 else ""
+
+
+@cache
+def _structures() -> dict[tuple[str, ...], frozenset[str]]:
+    """By their sizes, the structures of the models of the project's own rows."""
+    by_sizes: dict[tuple[str, ...], set[str]] = {}
+    for each in _every_run():
+        by_sizes.setdefault(tuple(each[name] for name in SIZES), set()).add(each["architecture"])
+    return {sizes: frozenset(names) for sizes, names in by_sizes.items()}
 
 
 @cache
