@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.errors import NotModelled
 from meshwright.specs.behaviours import PERMUTE_FUSION, position_of
 from meshwright.specs.choices import Recompute
 from meshwright.specs.runtime import Runtime
@@ -188,6 +189,22 @@ def test_recipes_that_rows_list_are_read_as_they_were_by_hand() -> None:
             (by_words.activations.offloaded_layers, by_hand.activations.offloaded_layers),
         ):
             assert one == other or not row["moe_experts"], row["id"]
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        ({"source": "README_70b.md table Llama3 70b Finetuning LORA BF16"}, True),
+        ({"notes": "QLoRA of 4 bits"}, True),
+        ({"notes": "full fine-tuning, no LoRA"}, False),
+    ],
+)
+def test_adapters_are_refused(said: Row, refused: bool) -> None:
+    (row,) = as_known([_stranger(**{"source": ""} | said)])
+    assert bool(row["refused"]) == refused
+    if refused:
+        with pytest.raises(NotModelled, match="LoRA"):
+            read_case(row)
 
 
 def test_kernels_that_a_run_does_without_are_read() -> None:
