@@ -331,5 +331,5 @@ def test_positions_of_llama_3_of_april_2024_are_not_scaled(name: str) -> None:
     model = read_model(name)
     assert model.name in ("llama-3-8b", "llama-3-70b")
     assert model.config_values["max_position_embeddings"] == 8192
-    assert same_architecture(model, read_model(model.name.replace("llama-3-", "llama-3.1-")))
+    assert same_architecture(model, read_model(model.name.replace("llama-3-", "llama-3.1-")), 8192)
     assert "rope-scaling" not in script_of(model.name)

@@ -77,6 +77,12 @@ OF_BRIDGE = [
     ),
     ("parallel_size=5", "parallel_size=3", "layers_per_virtual_stage", "virtual_pipeline_model_parallel_size 2 or"),
     ("seq_length = 8192", "seq_length = 4096", "sequence_lengths", "nearest: dataset.seq_length 8192"),
+    (
+        "pipeline_model_parallel_size=4, virtual_pipeline_model_parallel_size=5",
+        "context_parallel_size=2, window_size=(8191, 0)",
+        "idle_window_ring",
+        "leave out model.window_size",
+    ),
 ]
 """Of Megatron-Bridge: what of the recipe is replaced by what, the rule, and what is said."""
 MEGATRON = [
@@ -240,12 +246,20 @@ MEGATRON = [
         "lines 5, 13: |line 5: |line 13: ",
         "leave out --mtp-num-layers",
     ),
+    (
+        "idle_window_ring",
+        "--pipeline-model-parallel-size 4|--bf16",
+        "--context-parallel-size 4|--bf16 --window-size 8191,0",
+        "lines 9, 13: ",
+        "leave out --window-size",
+    ),
     ("known_options", "--sequence-parallel", "--sequence-paralel", "line 9: ", "(nearest: --sequence-parallel)"),
     ("option_values", "--bf16", "--bf16 --lr-decay-style cosin", "line 13: ", "nearest: --lr-decay-style cosine"),
     ("option_values", "--bf16", "--bf16 true", "line 13: --bf16 takes no value", "nearest: --bf16"),
 ]
 """Of Megatron-LM: the rule, what of the script is replaced by what (several with a bar between), and what is said. Its
-own parse_args and validate_args, and its TransformerConfig for recomputation, refuse each.
+own parse_args and validate_args, its TransformerConfig for recomputation, and Transformer Engine for windows, refuse
+each.
 """
 
 

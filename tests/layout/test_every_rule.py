@@ -291,6 +291,14 @@ def test_the_page_of_runtimes_says_what_every_rule_asks(rule: Rule) -> None:
     assert f"| `{rule.name}` | {rule.summary} |\n" in page.read_text("utf-8")
 
 
+def test_windows_as_long_as_the_sequence_are_none_whatever_the_question_was_before() -> None:
+    long = asked("windows")
+    short = long.replace(job=long.job.replace(sequence_length=1024))
+    for name in ("context_parallel_attention", "context_parallel_causal"):
+        for inputs, kept in ((short, True), (long, False)):
+            assert RULES[name].legal(Plan(cp=2), inputs) is kept
+
+
 def test_heads_are_exchanged_for_sequence_in_an_all_to_all_alone() -> None:
     assert RULES["context_parallel_heads"].legal(Plan(tp=8, cp=8, context_exchange="ring"), asked("llama"))
 

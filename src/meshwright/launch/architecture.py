@@ -212,7 +212,16 @@ def _experts(said: Fields) -> Experts:
     )
 
 
-def same_architecture(one: Model, other: Model) -> bool:
-    """Whether two models are the same but for their names; multi-token prediction is the job's."""
+def same_architecture(one: Model, other: Model, sequence: int) -> bool:
+    """Whether two models run sequences of so many tokens alike, whatever they and their kinds of layers are called;
+    multi-token prediction is the job's.
+    """
+    return _unnamed(one.over(sequence)) == _unnamed(other.over(sequence))
+
+
+def _unnamed(model: Model) -> Model:
     loose = {"name": "", "family": "", "assumptions": (), "config_values": {}, "mtp_layers": 0}
-    return one.replace(**loose) == other.replace(**loose)
+    kinds = [kind.replace(name="") for kind in model.layer_kinds]
+    distinct = tuple(dict.fromkeys(kinds[index] for index in model.layer_pattern))
+    pattern = tuple(distinct.index(kinds[index]) for index in model.layer_pattern)
+    return model.replace(**loose, layer_kinds=distinct, layer_pattern=pattern)

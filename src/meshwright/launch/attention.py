@@ -62,7 +62,7 @@ def attention_faults(plan: Plan, inputs: Inputs, table: LaunchTable) -> list[Fau
         known = ", ".join(WORDS[each] for each in _implementations(model))
         return [Fault("attention", f"{priced}, with which {release} cannot train {model.name} (it has {known})")]
     if not splits_attention(plan, inputs, table):
-        kind = "" if _special(model) == "plain" else f" of models with {_special(model)}"
+        kind = "" if _special(inputs) == "plain" else f" of models with {_special(inputs)}"
         return [Fault("attention", f"{priced}, which context parallelism of {table.framework} cannot split{kind}")]
     return []
 
@@ -77,7 +77,7 @@ def attention_changes(plan: Plan, inputs: Inputs, table: LaunchTable) -> Fields:
     known = _kernels(inputs.model, table)
     if kernel in known:
         return {"plan.cp": 1}
-    split = [each for each in known if plan.cp == 1 or each in _within_context(inputs.model, table)]
+    split = [each for each in known if plan.cp == 1 or each in _within_context(inputs, table)]
     return {KERNEL: (split or known)[0]} | ({} if split else {"plan.cp": 1})
 
 
@@ -85,15 +85,18 @@ def splits_attention(plan: Plan, inputs: Inputs, table: LaunchTable) -> bool:
     """Whether the framework's script can run the plan's attention with its context-parallel degree."""
     if plan.cp == 1 or not table.context_attention:
         return True
-    return inputs.attention_kernel in _within_context(inputs.model, table)
+    return inputs.attention_kernel in _within_context(inputs, table)
 
 
 def windows_as_masks(inputs: Inputs, table: LaunchTable) -> bool:
-    """Whether a script gives attention windows to PyTorch as masks, so that windowed layers compute every pair."""
+    """Whether a script gives attention windows to PyTorch as masks, so that windowed layers compute every pair.
+
+    Source: transformers 5.23.0 masking_utils.py L301, _ignore_causal_mask_sdpa: also one as long as the sequence.
+    """
     spelled = table.rows[KERNEL].values if KERNEL in table.rows else {}
     windows = [kind.attention.window for kind in inputs.model.layer_kinds if kind.attention.window is not None]
-    shorter = any(window < inputs.job.sequence_length for window in windows)
-    return shorter and spelled.get(inputs.attention_kernel) == "sdpa"
+    masked = any(window <= inputs.job.sequence_length for window in windows)
+    return masked and spelled.get(inputs.attention_kernel) == "sdpa"
 
 
 def _kernels(model: Model, table: LaunchTable) -> list[str]:
@@ -105,16 +108,20 @@ def _implementations(model: Model) -> tuple[str, ...]:
     """Those that the model's class has; of a model in Meshwright's own form, those of the class that it must be."""
     if model.family != NATIVE:
         return transformers().attention[model.family]
-    return transformers().attention["gpt_oss" if _special(model) == "sinks" else "llama"]
+    return transformers().attention["gpt_oss" if _has_sinks(model) else "llama"]
 
 
-def _within_context(model: Model, table: LaunchTable) -> tuple[str, ...]:
-    return table.context_attention[_special(model)]
+def _within_context(inputs: Inputs, table: LaunchTable) -> tuple[str, ...]:
+    return table.context_attention[_special(inputs)]
 
 
-def _special(model: Model) -> Literal["plain", "windows", "sinks"]:
-    """What attention of a model has beside the causal mask."""
-    kinds = [kind.attention for kind in model.layer_kinds]
-    if any(kind.sinks for kind in kinds):
+def _special(inputs: Inputs) -> Literal["plain", "windows", "sinks"]:
+    """What attention of a model has beside the causal mask, over the job's sequences."""
+    if _has_sinks(inputs.model):
         return "sinks"
-    return "windows" if any(kind.window is not None for kind in kinds) else "plain"
+    sequence, kinds = inputs.job.sequence_length, inputs.model.layer_kinds
+    return "windows" if any(kind.attention.window_over(sequence) for kind in kinds) else "plain"
+
+
+def _has_sinks(model: Model) -> bool:
+    return any(kind.attention.sinks for kind in model.layer_kinds)

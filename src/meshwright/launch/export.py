@@ -6,21 +6,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError
-from meshwright.launch.architecture import same_architecture
 from meshwright.launch.attention import attention_changes, attention_faults, splits_attention
 from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
 from meshwright.launch.refusals import limits_of, options_of, refusals, spelled_alone, way_on
-from meshwright.launch.registry import rotary_changes, unregistered, whole_axes
+from meshwright.launch.registry import registered, whole_axes
 from meshwright.launch.spelling import Settings, settings_of, understand
 from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 from meshwright.layout.plan import Plan
 from meshwright.search.any_fits import any_fits
 from meshwright.search.nearest import nearest_legal
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Model
-from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import read_runtime
 
 FOLLOWING = ("plan.dp_shard", "plan.local_batch", "plan.num_microbatches", "plan.pipeline_micro_batch")
@@ -132,7 +129,7 @@ def _whole_axes(plan: Plan, inputs: Inputs, table: LaunchTable) -> list[str]:
 
 def _spelled(plan: Plan, inputs: Inputs, table: LaunchTable, name: str) -> tuple[Launch, tuple[Plan, Inputs]]:
     """The settings of a plan, and the plan and question that they say."""
-    fields = fields_of(plan, inputs) | {"model.name": _registered(inputs.model, table)}
+    fields = fields_of(plan, inputs) | {"model.name": registered(inputs, table)}
     facts: Facts = facts_of(plan, inputs)
     settings = settings_of(fields, facts, table)
     told = understand(settings, table)
@@ -213,14 +210,3 @@ def _causes(different: list[str]) -> list[str]:
     follow |= {"plan.chunk_layers", "plan.schedule"} if "plan.pp" in names else set()
     follow |= {"plan.context_exchange"} if "plan.cp" in names else set()
     return [each for each in different if each.partition(":")[0] not in follow] or different
-
-
-def _registered(model: Model, table: LaunchTable) -> str | None:
-    """What the framework's registry calls the model, or None where models are spelled; raises `InvalidSpec`."""
-    if not table.models:
-        return None
-    for known, called in table.models.items():
-        if same_architecture(read_model(known), model):
-            rotary_changes(model, table, called)
-            return called
-    raise InvalidSpec(f"a launch of {table.framework} ({table.release})", unregistered(model, table))

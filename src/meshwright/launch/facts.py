@@ -142,7 +142,8 @@ def _recomputation(plan: Plan) -> Facts:
 def _model(plan: Plan, inputs: Inputs) -> Facts:
     model, split = inputs.model, context_split(plan, inputs)
     attention = model.layer_kinds[0].attention
-    windows = [kind.attention.window is not None for kind in model.layer_kinds]
+    sequence = inputs.job.sequence_length
+    windows = [kind.attention.window_over(sequence) is not None for kind in model.layer_kinds]
     multiple, rows = inputs.runtime.storage.vocabulary_multiple, vocabulary_rows(plan, inputs)
     own_size = attention.heads * attention.head_dim != model.hidden_size and not attention.latent
     return {
@@ -154,6 +155,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
         "head_size": attention.head_dim,
         "heads": attention.heads,
         "hidden_size": model.hidden_size,
+        "idle_windows": model.over(sequence) != model,
         "latent_attention": any(kind.attention.latent for kind in model.layer_kinds),
         "learned_positions": model.learned_positions,
         "model": model.name,

@@ -59,7 +59,7 @@ def fields_of(plan: Plan, inputs: Inputs) -> Fields:
         "runtime.training_dtype": _training_dtype(inputs.runtime),
         "runtime.vocabulary_multiple": int(vocabulary_shard(plan, inputs)),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
-        **model_fields(inputs.model),
+        **model_fields(inputs.model.over(job.sequence_length)),
         "model.mtp_layers": inputs.mtp_layers,
     }
 

@@ -8,6 +8,7 @@ from meshwright.launch.forms import Fields
 from meshwright.launch.refusals import refusals
 from meshwright.launch.table import LaunchTable, Value
 from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.read_model import read_model
 
@@ -32,20 +33,32 @@ MOST = 4
 """Fields in which a shipped model may differ to be called the nearest."""
 
 
-def unregistered(model: Model, table: LaunchTable) -> list[Fault]:
+def registered(inputs: Inputs, table: LaunchTable) -> str | None:
+    """What the framework's registry calls the model, or None where models are spelled; raises `InvalidSpec`."""
+    if not table.models:
+        return None
+    sequence, model = inputs.job.sequence_length, inputs.model
+    for known, called in table.models.items():
+        if same_architecture(read_model(known), model, sequence):
+            rotary_changes(model, table, called)
+            return called
+    raise InvalidSpec(f"a launch of {table.framework} ({table.release})", _unregistered(model, sequence, table))
+
+
+def _unregistered(model: Model, sequence: int, table: LaunchTable) -> list[Fault]:
     """Why a model is not launched from a framework's registry: how the registry has it, or the nearest one that it has
-    with all that differs.
+    with all that differs over sequences of so many tokens.
     """
     for name, what in table.registered_otherwise.items():
-        if same_architecture(read_model(name), model):
+        if same_architecture(read_model(name), model, sequence):
             return [Fault("model", what)]
     kinds = dict.fromkeys(called.split()[0] for called in table.models.values())
     has = f"{model.name} is not in its registry, which has models of {', '.join(kinds)}"
     try:
-        wanted = model_fields(model)
+        wanted = model_fields(model.over(sequence))
     except NotModelled:
         return [Fault("model", has)]
-    shipped = {name: model_fields(read_model(name)) for name in table.models}
+    shipped = {name: model_fields(read_model(name).over(sequence)) for name in table.models}
     nearest = min(shipped, key=lambda name: len(_different(shipped[name], wanted)))
     names = _different(shipped[nearest], wanted)
     if len(names) > MOST:

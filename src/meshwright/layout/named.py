@@ -120,7 +120,7 @@ def usual_exchange(inputs: Inputs) -> ContextExchange:
     known = [ContextExchange[name.upper()] for name in (*inputs.runtime.plans.context_exchanges, "ring")]
     if all(rule.name != context_parallel_attention.name for rule in inputs.runtime.rules):
         return known[0]
-    taken = exchanges_of_attention(inputs.model)
+    taken = exchanges_of_attention(inputs.model, inputs.job)
     return next((each for each in known if each in taken), known[0])
 
 

@@ -65,6 +65,15 @@ class Attention(Spec):
             raise ValueError(f"rope_head_dim {self.latent.rope_head_dim} must be smaller than head_dim {self.head_dim}")
         return self
 
+    def window_over(self, sequence: int) -> int | None:
+        """The window over sequences of so many tokens; None where every query sees all before it.
+
+        >>> attention = Attention(heads=8, kv_heads=8, head_dim=64, value_head_dim=64, window=4096)
+        >>> attention.window_over(4096), attention.window_over(4097)
+        (None, 4096)
+        """
+        return self.window if self.window is not None and self.window < sequence else None
+
 
 class Mlp(Spec):
     """A dense feed-forward block."""
@@ -186,3 +195,11 @@ class Model(Spec):
     def is_moe(self) -> bool:
         """Whether any layer is a mixture of experts."""
         return bool(self.mixtures)
+
+    def over(self, sequence: int) -> Self:
+        """The model as it runs sequences of so many tokens: without windows that are as long."""
+        kinds = tuple(
+            kind.replace(attention=kind.attention.replace(window=kind.attention.window_over(sequence)))
+            for kind in self.layer_kinds
+        )
+        return self if kinds == self.layer_kinds else self.replace(layer_kinds=kinds)

@@ -109,7 +109,7 @@ def of_one_question(read: Sequence[FilePlan]) -> tuple[Inputs, list[FilePlan]]:
     first, inputs, _ = read[0]
     plans = []
     for path, others, plan in read:
-        alike = same_architecture(inputs.model, others.model)
+        alike = same_architecture(inputs.model, others.model, inputs.job.sequence_length)
         named = others.replace(model=inputs.model) if alike and others.model != inputs.model else others
         same = named.replace(runtime=inputs.runtime, constraints=inputs.constraints)
         different = [each for each in question_changes(inputs, same) if each.name not in MAY_DIFFER]

@@ -89,9 +89,9 @@ def context_parallel_kv_heads(plan: Layout, inputs: Inputs, model: Model) -> Rul
 
 
 @restriction
-def context_parallel_attention(plan: Layout, model: Model) -> Ruling:
+def context_parallel_attention(plan: Layout, model: Model, job: Job) -> Ruling:
     """cp 2 or more exchanges windowed attention by all_gather or all_to_all, and attention with sinks by all_to_all."""
-    special, known = _beside_causal(model), exchanges_of_attention(model)
+    special, known = _beside_causal(model, job), exchanges_of_attention(model, job)
     yield (plan.cp == 1) | one_of(plan.context_exchange, map(int, known))
     names = " or ".join(CONTEXT_EXCHANGE_NAMES[each] for each in known)
     exchange = CONTEXT_EXCHANGE_NAMES[one(plan).context_exchange]
@@ -101,26 +101,27 @@ def context_parallel_attention(plan: Layout, model: Model) -> Ruling:
     )
 
 
-def exchanges_of_attention(model: Model) -> tuple[ContextExchange, ...]:
+def exchanges_of_attention(model: Model, job: Job) -> tuple[ContextExchange, ...]:
     """The exchanges whose kernels take the attention of a model, where `context_parallel_attention` is a rule."""
-    special = _beside_causal(model)
+    special = _beside_causal(model, job)
     if "sinks" in special:
         return (ContextExchange.ALL_TO_ALL,)
     return (ContextExchange.ALL_GATHER, ContextExchange.ALL_TO_ALL) if special else tuple(ContextExchange)
 
 
 @restriction
-def context_parallel_causal(plan: Layout, model: Model) -> Ruling:
+def context_parallel_causal(plan: Layout, model: Model, job: Job) -> Ruling:
     """cp 2 or more needs attention to all tokens before, with neither windows nor sinks."""
-    special = _beside_causal(model)
+    special = _beside_causal(model, job)
     yield (plan.cp == 1) | (not special)
     yield f"cp {plan.cp} attends to all tokens before, and {model.name} has {' and '.join(special)}; nearest cp: 1"
 
 
-def _beside_causal(model: Model) -> list[str]:
-    """What attention of a model has beside the causal mask."""
+def _beside_causal(model: Model, job: Job) -> list[str]:
+    """What attention of a model has beside the causal mask, over the job's sequences."""
     kinds = [kind.attention for kind in model.layer_kinds]
-    has = {"windows": any(kind.window for kind in kinds), "sinks": any(kind.sinks for kind in kinds)}
+    windows = any(kind.window_over(job.sequence_length) for kind in kinds)
+    has = {"windows": windows, "sinks": any(kind.sinks for kind in kinds)}
     return [name for name, there in has.items() if there]
 
 
