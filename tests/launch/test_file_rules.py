@@ -373,6 +373,7 @@ mode = "selective"
         ("t.toml", TITAN, "tensor_paralell_degree", "parallelism.tensor_parallel_degree"),
         ("a.yaml", ACCELERATE, "fsdp_reshard_after_foward", "fsdp_config.fsdp_reshard_after_forward"),
         ("ds.json", DEEPSPEED, "staage", "zero_optimization.stage"),
+        ("recipe.py", BRIDGE, "tensor_model_paralel_size", "model.tensor_model_parallel_size"),
     ],
 )
 def test_a_key_that_is_nearly_one_of_the_framework_is_broken(
@@ -381,12 +382,18 @@ def test_a_key_that_is_nearly_one_of_the_framework_is_broken(
     """Such a degree was passed over, and the file priced without it."""
     text = text.replace("WRAPP", "WRAP").replace(', "fp16": {"enabled": true}', "")
     said = {"job.sequence_length": "4096", "plan.micro_batch": "1", "job.global_batch": "64", "plan.zero": "3"}
-    said = {} if name == "t.toml" else said
+    said = {} if name in ("t.toml", "recipe.py") else said
     assert not broken(told(tmp_path, name, text, **said)[0])
     meant = near.rpartition(".")[2]
     rule = broken(told(tmp_path, name, text.replace(meant, key, 1), **said)[0])["known_keys"]
     assert f"(nearest: {near})" in rule.reason
     assert rule.reason.startswith("line ")
+
+
+@pytest.mark.parametrize("field", ["moe_expert_rank_capacity_factor=1.5", "patch_size=14"])
+def test_a_field_of_its_own_that_is_nearly_another_one_is_not_called_misspelt(tmp_path: Path, field: str) -> None:
+    text = BRIDGE.replace("tensor_model_parallel_size=8", f"tensor_model_parallel_size=8, {field}")
+    assert not broken(told(tmp_path, "recipe.py", text)[0])
 
 
 @pytest.mark.parametrize("name", sorted(FILES))

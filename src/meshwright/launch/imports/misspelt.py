@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
+from typing import cast
 
 from meshwright.launch.imports.demands import FileRule
+from meshwright.launch.imports.options import Options, options_of
 from meshwright.launch.table import LaunchTable
 
 SURE = 0.9
@@ -17,6 +19,7 @@ STRICT = {
     "nanotron": "nanotron config/config.py, get_config_from_file: dacite with strict=True",
     "llm-foundry": "llmfoundry/utils/config_utils.py, make_dataclass_and_log_config: unused parameters",
     "accelerate": "accelerate commands/config/config_args.py; what stands in fsdp_config is passed over",
+    "megatron-bridge": "fields of its configuration classes, which take any other that is assigned and never read it",
 }
 """Frameworks whose configurations have keys of this kind, and what looks at them."""
 
@@ -31,11 +34,32 @@ def misspelt_rules(
     if name not in STRICT:
         return ()
     constant = {key for each in table.constants for key in each.settings}
-    lacking = (table.keys | constant | table.unpriced.keys()) - {*given}
+    known = table.keys | constant | table.unpriced.keys()
+    if name == "megatron-bridge":
+        known, unknown = _fields(known, table), _unknown_fields(unknown, given)
+    lacking = known - {*given}
     meant = {key: near for key in unknown if (near := _meant(key, lacking))}
     words = ", ".join(f"{key} (nearest: {near})" for key, near in meant.items())
     reason = f"{words}: no setting of {table.framework}, which refuses it or runs with its default" if meant else ""
     return (FileRule(name="known_keys", kept=not meant, source=STRICT[name], keys=tuple(meant), reason=reason),)
+
+
+def _fields(arguments: Collection[str], table: LaunchTable) -> set[str]:
+    """Where a recipe has what Megatron-LM takes as arguments today."""
+    targets = {target.partition(" = ")[0] for each in table.recipe.values() for target in each}
+    older = {alias for row in table.rows.values() for alias in row.aliases}
+    own = ({*arguments} & {*_options().switches, *_options().valued}) - table.recipe.keys() - older
+    return targets | {f"model.{each.removeprefix('--').replace('-', '_')}" for each in own}
+
+
+def _unknown_fields(arguments: Collection[str], given: Collection[str]) -> list[str]:
+    """The fields of a recipe that were read as arguments, without those that some release of Megatron-LM has."""
+    unknown = {*arguments} - _options().known
+    return [key for key in given if f"--{key.rpartition('.')[2].replace('_', '-')}" in unknown]
+
+
+def _options() -> Options:
+    return cast(Options, options_of("megatron-lm"))
 
 
 def _meant(key: str, known: Collection[str]) -> str:
