@@ -298,3 +298,17 @@ def test_the_kernels_of_a_fused_dispatcher_are_read(tmp_path: Path, backend: str
     read = question_of_file(tmp_path / "meshwright_plan.py", Given(cluster="1x8:h100")).inputs.runtime
     assert read.communication == asked.runtime.communication
     assert read.kernels == asked.runtime.kernels
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--num-query-groups 4", True),
+        ("--num-query-groups 4 --group-query-attention", False),
+        ("--num-query-groups 32", False),
+    ],
+)
+def test_groups_of_queries_that_nothing_reads_are_named(tmp_path: Path, arguments: str, said: bool) -> None:
+    """As many groups as heads are what it runs without them."""
+    question = imported(tmp_path, "a.sh", f"torchrun t.py {MODEL} {BATCH} {arguments}")
+    assert any("without --group-query-attention: Megatron-LM passes it over" in each for each in question.notes) is said

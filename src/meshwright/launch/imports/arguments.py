@@ -47,6 +47,7 @@ def modern_arguments(settings: Settings, notes: list[str]) -> Settings:
     _recomputation(modern, notes)
     _chunks(modern)
     _model(modern, notes)
+    _query_groups(modern, notes)
     if "--sequence-parallel" in modern and whole_number(modern.get("--tensor-model-parallel-size", 1)) == 1:
         del modern["--sequence-parallel"]
         notes.append("--sequence-parallel without tensor parallelism: Megatron-LM switches it off without a word")
@@ -125,6 +126,17 @@ def _model(modern: Settings, notes: list[str]) -> None:
     words = (modern.get("--tokenizer-type", ""), str(modern.get("--vocab-file", "")).rpartition("/")[2])
     if any(str(word).lower().startswith("bert") for word in words):
         modern.setdefault("--bert-no-binary-head", True)
+
+
+def _query_groups(modern: Settings, notes: list[str]) -> None:
+    """Groups that nothing reads. Source: megatron/training/argument_utils.py L330 at the same commit."""
+    groups = whole_number(modern.get("--num-query-groups"))
+    read = {"--group-query-attention", "--multi-latent-attention"} & modern.keys()
+    if groups and not read and groups != whole_number(modern.get("--num-attention-heads")):
+        notes.append(
+            f"--num-query-groups {groups} without --group-query-attention: Megatron-LM passes it over, and queries, "
+            "keys and values have as many heads"
+        )
 
 
 def _vocabulary(modern: Settings, notes: list[str]) -> None:
