@@ -55,6 +55,21 @@ def test_a_function_starts_from_those_that_it_calls(tmp_path: Path) -> None:
     assert (plan.recompute.name, job.precision, job.global_batch) == ("NONE", "fp8-rowwise", 64)
 
 
+def test_targets_of_one_assignment_have_each_their_own_value(tmp_path: Path) -> None:
+    """Values are those from before it, and what is not listed is open."""
+    body = (
+        "    config = llama3_8b()\n"
+        "    one, (four, *others) = 1, (4, *rest)\n"
+        "    one, four = four, one\n"
+        "    config.parallelism.tensor_parallel_degree, config.parallelism.pipeline_parallel_degree = one, 2\n"
+    )
+    question = imported(tmp_path, RECIPES + f"\ndef mine():\n{body}    return config\n", function="mine")
+    assert (question.plan.tp, question.plan.pp) == (4, 2)
+    opened = body.replace("= one, 2", "= degrees()")
+    with pytest.raises(InvalidInput, match=r"parallelism\.tensor_parallel_degree.*degrees\(\)\[0\]"):
+        imported(tmp_path, RECIPES + f"\ndef mine():\n{opened}    return config\n", function="mine")
+
+
 def test_functions_that_call_each_other_are_read_once(tmp_path: Path) -> None:
     again = RECIPES.replace("    model_spec = model", "    llama3_8b_pipeline()\n    model_spec = model")
     with pytest.raises(InvalidInput, match="holds 2 recipes; name one: --set function=NAME"):

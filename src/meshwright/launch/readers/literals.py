@@ -95,21 +95,28 @@ class _Reader:
             defaults = [*zip(arguments.args[len(arguments.args) - len(optional) :], optional, strict=True)]
             defaults += [pair for pair in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if pair[1]]  # type: ignore[misc]
             for argument, default in defaults:
-                self._named(argument.arg, default)
+                self._named((argument.arg, default))
         self.statements(statement.body, depth + 1)
         self.function, (self.values, self.objects, self.nodes) = outer, names
 
-    def _named(self, name: str, value: ast.expr) -> None:
-        """A name for a literal, or for the object that a call makes."""
-        self.values.pop(name, None)
-        self.objects.pop(name, None)
-        self.nodes.pop(name, None)
-        try:
-            self.values[name] = self._literal(value, 0)
-        except _Unknown:
-            if isinstance(value, ast.Call) and (made := self._made(value)):
+    def _named(self, *pairs: tuple[str, ast.expr]) -> None:
+        """Names for literals, or for the objects that calls make; all are worked out before any name has a new one."""
+        known = [self._known(value) for _, value in pairs]
+        for (name, value), (literal, made) in zip(pairs, known, strict=True):
+            for each in (self.values, self.objects, self.nodes):
+                each.pop(name, None)
+            if literal:
+                (self.values[name],) = literal
+            elif made and isinstance(value, ast.Call):
                 self.objects[name] = made
                 self.nodes[name] = value
+
+    def _known(self, value: ast.expr) -> tuple[tuple[()] | tuple[Value], str]:
+        """The value of a literal, nothing of anything else, and what a call calls."""
+        try:
+            return (self._literal(value, 0),), ""
+        except _Unknown:
+            return (), self._made(value) if isinstance(value, ast.Call) else ""
 
     def _made(self, call: ast.Call) -> str:
         """What a call calls, with its first argument where that is a literal."""
@@ -125,13 +132,12 @@ class _Reader:
         return called if first is None or isinstance(first, list) else f"{called} {first}"
 
     def _assigned(self, target: ast.expr, value: ast.expr) -> None:
-        path = _path(target)
-        if path is None:
-            return
-        name, _, rest = path.partition(".")
-        self._tree(rest or name, value, 0)
-        if isinstance(target, ast.Name):
-            self._named(name, value)
+        pairs = list(_unpacked(target, value))
+        for each, part in pairs:
+            name, _, rest = (_path(each) or "").partition(".")
+            if name:
+                self._tree(rest or name, part, 0)
+        self._named(*((each.id, part) for each, part in pairs if isinstance(each, ast.Name)))
 
     def _tree(self, path: str, node: ast.expr, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -227,6 +233,20 @@ def _pairs(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
         yield from ((each.arg, each.value) for each in node.keywords if each.arg)
     elif isinstance(node, ast.List):
         yield from ((str(index), each) for index, each in enumerate(node.elts) if isinstance(each, ast.Call))
+
+
+def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Every target with its own value; of values that are not listed, the place of each among them."""
+    if not isinstance(target, ast.Tuple | ast.List):
+        yield target, value
+        return
+    listed = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+    for place, each in enumerate(target.elts):
+        if listed and not isinstance(each, ast.Starred):
+            yield from _unpacked(each, value.elts[place])  # type: ignore[attr-defined]
+        else:
+            part = ast.Subscript(value, ast.Constant(place), ast.Load())
+            yield from _unpacked(each, ast.copy_location(part, value))
 
 
 def _path(target: ast.expr) -> str | None:
