@@ -85,6 +85,10 @@ MISTAKES = {
         "line 2, limits.narrow.spp: is not a field; nearest: sp",
         "line 3, limits.narrow.recompute: 'some' is unknown; known: none, selective, full",
     ),
+    "[knobs]": (
+        '[runtime]\nname = "nanotron"\n[knobs]',
+        'line 1, runtime: is not a key here; write it below [knobs]: runtime = "megatron-core"',
+    ),
     "[limits.any]": ("[limits]\ntp = 8", "line 2, limits.tp: is no set of constraints; write [limits.NAME]"),
     "h100 = 2.9": (
         "h10 = 2.9",

@@ -32,9 +32,14 @@ NEEDED = {
     "jobs": 'write a table [jobs] with seq_len = "8k" and global_batch = 256',
 }
 """By key that a sweep must have, what to write."""
-KNOBS = ("runtime", "precision", "with")
 DEFAULT_RUNTIME = "megatron-core"
 DEFAULT_PRECISION = "bf16"
+KNOBS = {
+    "runtime": f'"{DEFAULT_RUNTIME}"',
+    "precision": f'"{DEFAULT_PRECISION}"',
+    "with": '["overlap.expert=0.7"]',
+}
+"""Keys of `[knobs]`, each with a value that it may have."""
 
 
 def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
@@ -62,7 +67,9 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
 
 
 def _sweep(table: Mapping[str, Any], faults: Faults) -> Sweep:
-    faults.unknown_keys((), table, KEYS)
+    faults.unknown_keys((), {key: value for key, value in table.items() if key not in KNOBS}, KEYS)
+    for name in (each for each in KNOBS if each in table):
+        faults.add((name,), f"is not a key here; write it below [knobs]: {name} = {KNOBS[name]}")
     for name, written in NEEDED.items():
         if name not in table:
             faults.add((name,), f"is missing; {written}")
