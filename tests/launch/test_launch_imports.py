@@ -312,3 +312,9 @@ def test_groups_of_queries_that_nothing_reads_are_named(tmp_path: Path, argument
     """As many groups as heads are what it runs without them."""
     question = imported(tmp_path, "a.sh", f"torchrun t.py {MODEL} {BATCH} {arguments}")
     assert any("without --group-query-attention: Megatron-LM passes it over" in each for each in question.notes) is said
+
+
+def test_a_misspelt_batch_of_llm_foundry_is_named_and_not_the_framework(tmp_path: Path) -> None:
+    text = FOUNDRY.replace("global_train_batch_size", "global_train_batchsize")
+    with pytest.raises(InvalidInput, match=r"global_train_batchsize \(nearest: global_train_batch_size\)"):
+        imported(tmp_path, "a.yaml", text)
