@@ -21,6 +21,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from meshwright.pytorch.processes.records import ObservedMoment, ObservedPeak
 from meshwright.pytorch.trainer.mesh import local
 
+Note = Callable[[Any, Any], None]
+
 
 class MemoryWatch(TorchDispatchMode):
     """Counts the bytes of every storage that an operator makes, until it is gone.
@@ -29,8 +31,10 @@ class MemoryWatch(TorchDispatchMode):
     is paused around it, and a fake mode is switched off. FSDP allocates and frees by resizing storages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, note: Note) -> None:
+        """note: shown every operator with its arguments, since another mode beside this one makes each one slower."""
         super().__init__()
+        self._note = note
         self._storages: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._labels, self._paused = ["other"], False
         self.now: Counter[str] = Counter()
@@ -80,8 +84,11 @@ class MemoryWatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operator and count what it made."""
+        if func is torch.ops.prim.device.default:
+            return func(*args)  # what fake tensors are asked more often than all else, and makes nothing
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented
+        self._note(func, args)
         if func is torch.ops._c10d_functional.wait_tensor.default:
             return args[0]  # as on a device; a fake one would be another storage
         out = func(*args, **(kwargs or {}))

@@ -85,8 +85,9 @@ def _watched(request: Request, meshes: Meshes) -> Observed:
         chunks = build.chunks(request)
         store(chunks, request)
     whole_parameters = sum(build.parallelize(chunk, request, meshes) for chunk in chunks)
-    watch = _Watch(MemoryWatch(), TrafficWatch(axes_of_groups(request.plan)), [*map(build.parts, chunks)])
-    with fake, watch.traffic, watch.memory:
+    traffic = TrafficWatch(axes_of_groups(request.plan))
+    watch = _Watch(MemoryWatch(traffic.note), traffic, [*map(build.parts, chunks)])
+    with fake, watch.memory:
         return _observed(request, build, chunks, meshes, watch, whole_parameters)
 
 

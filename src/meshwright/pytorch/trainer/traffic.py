@@ -51,14 +51,16 @@ class TrafficWatch(TorchDispatchMode):
             self._phase = before
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Note the operator if it is a collective, and run it."""
+        """Note the operator and run it."""
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented
-        if func.namespace in (FUNCTIONAL, DIRECT) and self._phase:
-            self._note(func, args)
+        self.note(func, args)
         return func(*args, **(kwargs or {}))
 
-    def _note(self, func: Any, args: Any) -> None:
+    def note(self, func: Any, args: Any) -> None:
+        """Count the operator if it is a collective of a phase."""
+        if func.namespace not in (FUNCTIONAL, DIRECT) or not self._phase:
+            return
         name = func._schema.name.split("::")[1]
         if name in ("wait_tensor", "_wrap_tensor_autograd", "monitored_barrier_", "barrier"):
             return
