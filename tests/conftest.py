@@ -20,10 +20,12 @@ settings.register_profile(
 settings.load_profile("deterministic")
 CLIENTS = "clients"
 """The marker of comparisons with other packages."""
-ALONE = ("tests/test_contributing.py::",)
+ALONE = ("tests/test_contributing.py::", "tests/pytorch/test_verify_pipelines.py::")
 """Files whose tests share nothing: any process runs any of them, when all else is given out."""
 BY_MEMO = re.compile(r"^tests/answers/test_memo(?:_signed)?\.py::\w+\[([a-z][\w-]+)\]$")
 """Tests of two files that look at one memo, which takes seconds to make."""
+TOGETHER = {"tests/pytorch/test_pitfalls.py": "tests/pytorch/test_verify.py"}
+"""Files that look at the same runs of PyTorch, by the file in whose process they are."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -40,8 +42,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            memo = BY_MEMO.match(nodeid)
-            return memo[1] if memo else nodeid if nodeid.startswith(ALONE) else super()._split_scope(nodeid)
+            if memo := BY_MEMO.match(nodeid):
+                return memo[1]
+            scope = nodeid if nodeid.startswith(ALONE) else super()._split_scope(nodeid)
+            return TOGETHER.get(scope, scope)
 
     return Scheduling(config, log)
 

@@ -159,6 +159,14 @@ CASES = {
     ),
 }
 
+LOOKED_AT = ("1f1b", "megatron")
+"""Pipelines that other tests look at, too."""
+PIPELINES = sorted(
+    (name for name, case in CASES.items() if case.plan.pp > 1 and name not in LOOKED_AT),
+    key=lambda name: -CASES[name].plan.pp * CASES[name].plan.vpp * CASES[name].plan.num_microbatches,
+)
+"""All others, those that take the longest first."""
+
 
 def asked(name: str) -> tuple[Plan, Inputs]:
     """The plan and the question of a case."""
@@ -175,3 +183,9 @@ def asked(name: str) -> tuple[Plan, Inputs]:
 def run(name: str) -> Verification:
     """What PyTorch did with a case."""
     return verify(*asked(name), versions=NONE)
+
+
+def off(done: Verification) -> list[object]:
+    """The figures that are not as they must be, and the stages whose order is not."""
+    figures = [each for stage in done.stages for each in (*stage.quantities, *stage.collectives) if not each.holds]
+    return [*figures, *(stage.order for stage in done.stages if not stage.order_holds)]
