@@ -243,6 +243,22 @@ def test_settings_switch_the_runtime(tmp_path: Path) -> None:
         assert position_of(sorted_by, PERMUTE_FUSION) == position
 
 
+@pytest.mark.parametrize("position", ["off", "on"])
+@pytest.mark.parametrize(
+    ("runtime", "framework", "name"),
+    [("megatron-core", "megatron-lm", "train.sh"), ("megatron-bridge", "megatron-bridge", "meshwright_plan.py")],
+)
+def test_written_files_say_how_rows_of_experts_are_sorted(
+    tmp_path: Path, runtime: str, framework: str, name: str, position: str
+) -> None:
+    asked = question(read_model("qwen3-30b-a3b"), "1x8:h100", runtime, global_batch=64)
+    asked = asked.replace(runtime=with_behaviours(asked.runtime, [f"{PERMUTE_FUSION}={position}"]))
+    files = launch_files(Plan(dp=8, ep=8, zero=1, num_microbatches=8), asked, framework)
+    (tmp_path / name).write_text(files.files[name])
+    read = question_of_file(tmp_path / name, Given(cluster="1x8:h100"))
+    assert position_of(read.inputs.runtime, PERMUTE_FUSION) == position
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -171,6 +171,13 @@ def test_a_recipe_has_the_options_that_the_row_lists_and_no_others(
     assert _bridge(RECIPE + "cpu_offloading_num_layers=20").activations.offloaded_layers == 20
 
 
+def test_what_a_row_says_that_it_has_not_is_not_taken() -> None:
+    assert _bridge(RECIPE + "HybridEP").communication.dispatcher == "fused"
+    assert _bridge("no DeepEP; without HybridEP; not EP overlap").replace(replaced=()) == _bridge("").replace(
+        replaced=()
+    )
+
+
 def test_recipes_that_rows_list_are_read_as_they_were_by_hand() -> None:
     listed = [
         row for row in read_rows() if row["dataset"] == "bridge" and "recipe " in row["notes"] and "@" in row["notes"]

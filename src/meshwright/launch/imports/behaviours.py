@@ -27,6 +27,8 @@ class Behaviour(Spec):
     """Settings that are all there, with their value where it matters."""
     absent: tuple[str, ...] = ()
     """Settings of which none is there."""
+    off: tuple[str, ...] = ()
+    """Settings that all say no."""
     change: str
 
 
@@ -38,6 +40,7 @@ def runtime_as_set(runtime: Runtime, table: str, settings: Settings, precision: 
         if table in each.tables
         and all(_is_set(settings, name) for name in each.present)
         and not any(_is_set(settings, name) for name in each.absent)
+        and all(settings.get(name) is False for name in each.off)
     ]
     new = [change for change in changes if with_behaviours(runtime, [change]).replace(replaced=()) != runtime]
     return with_behaviours(runtime, new) if new else runtime
@@ -49,7 +52,7 @@ def switches(table: str) -> set[str]:
         name.partition(" ")[0]
         for each in _behaviours()
         if table in each.tables
-        for name in (*each.present, *each.absent)
+        for name in (*each.present, *each.absent, *each.off)
     }
 
 

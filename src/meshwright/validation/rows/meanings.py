@@ -13,6 +13,8 @@ from meshwright.validation.rows.table import Row
 
 WORDS = ("runtime_detail", "precision_detail", "notes")
 """Columns of words on a run; its source may name what other runs of it had."""
+NEGATED = r"(?<!\bno )(?<!\bnot )(?<!\bwithout )"
+"""What is said not to be is not meant."""
 
 
 class Until(Spec):
@@ -39,7 +41,7 @@ class Meaning(Spec):
     frameworks: tuple[str, ...] = ()
     """Runtimes without their release; none: any."""
     says: str = ""
-    """A pattern that the words of the row have."""
+    """A pattern that the words of the row have, without a no before it."""
     unless: str = ""
     """One that they have not."""
     words: tuple[str, ...] = WORDS
@@ -64,7 +66,7 @@ class Meaning(Spec):
         if not self._fits(row) or (self.of_new_models and not of_new_model):
             return None
         text = "; ".join(row[column] for column in self.words)
-        found = re.search(self.says, text, re.IGNORECASE)
+        found = re.search(f"{NEGATED if self.says else ''}(?:{self.says})", text, re.IGNORECASE)
         if not found or (self.unless and re.search(self.unless, text, re.IGNORECASE)):
             return None
         named = [settings()[name] for name in self.settings]

@@ -51,6 +51,8 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     gradients: Settings = {} if "--accumulate-allreduce-grads-in-fp32" in named else {"--grad-reduce-in-bf16": True}
     said: Settings = {key: value for key, value in known.items() if key.startswith("--")}
     settings = NO_DROPOUT | nemo_arguments(fields) | on | recipe | gradients | named | said
+    if known.get("model.moe_permute_fusion") is False:
+        settings["--moe-permute-fusion"] = False
     if "--expert-model-parallel-size" in settings and "--expert-tensor-parallel-size" not in settings:
         settings["--expert-tensor-parallel-size"] = 1
         notes.append("expert_tensor_parallel_size, which is not in the file, is 1 in every recipe of Megatron-Bridge")
