@@ -18,6 +18,8 @@ from tables import llama
 
 STATES = ("autocast=false", "weight_bytes=2", "moment_bytes=2")
 QWEN3 = {"model": "qwen3-30b-a3b", "layers": "", "seq_len": "4096", "moe_experts": "128", "ep": "8"}
+PIPELINED = {"pp": "2", "schedule": "interleaved", "zero_stage": "2", "recompute": "none", "compiled": "no"}
+PROFILE = {"runtime": "galvatron", "seq_len": "2048", "source": "layernum[1]_bsz8_seq2048_rank7_", "notes": "rank 7"}
 RECIPE = "recipe QWEN3_30B_A3B_PRETRAIN_CONFIG_GB200_BF16_V2@v0.4.0 "
 OTHER_RECIPE = {"recipe-of-release-26-02-01"}
 """Rows whose recipe is not the one that their notes name."""
@@ -51,7 +53,12 @@ def _columns(row: Row) -> Row:
         ({"params_b": "671", "moe_experts": "256"}, {"compiled": "no", "recompute": "selective"}),
         ({"precision": "fp8"}, {"recompute": "selective"}),
         ({"compiled": "yes", "recompute": "none"}, {}),
-        ({"source": "commit message: [graph_trainer] memory"}, {"recompute": "selective"}),
+        ({"source": "[graph_trainer] memory", "recompute": "none"}, {}),
+        ({**PIPELINED, "vpp": "1", "notes": "1F1B + AsyncTP"}, {"schedule": "1f1b"}),
+        ({**PIPELINED, "vpp": "1", "notes": "Interleaved 1F1B"}, {}),
+        ({**PIPELINED, "vpp": "2", "notes": "1F1B + AsyncTP"}, {}),
+        (PROFILE, {"seq_len": "4096", "memory_rank": "7"}),
+        ({**PROFILE, "seq_len": "1024"}, {"memory_rank": "7"}),
         ({"runtime_detail": "torchtitan (FSDP2), float8, compile"}, {"recompute": "selective"}),
         ({"notes": "no compile assumed"}, {"compiled": "no", "recompute": "selective"}),
         ({"runtime": "pytorch-fsdp1"}, {}),
@@ -77,6 +84,23 @@ def _columns(row: Row) -> Row:
 )
 def test_blanks_are_as_the_words_and_the_configurations_of_the_framework_say(said: Row, meant: Row) -> None:
     assert _columns(_stranger(**said)) == meant
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"source": "[graph_trainer] memory"}, "compute-intensive operators"),
+        ({"source": "[graph_trainer] memory", "recompute": "full"}, ""),
+        ({"notes": "two-level ILP memory policy", "recompute": "full"}, "memory budget"),
+        ({"compiled": "no", "precision": "fp8", "recompute": "full"}, "without torch.compile"),
+        ({"compiled": "yes", "precision": "fp8", "recompute": "full"}, ""),
+        ({"precision": "nvfp4", "notes": "last 15% layers bf16"}, "some layers stay in bf16"),
+        ({"precision": "mxfp8", "notes": "last 15% layers bf16 for nvfp4"}, ""),
+    ],
+)
+def test_runs_that_no_runtime_prices_are_refused(said: Row, reason: str) -> None:
+    refused = _columns(_stranger(**said)).get("refused", "")
+    assert reason in refused and bool(reason) == bool(refused)
 
 
 @pytest.mark.parametrize(
@@ -227,12 +251,12 @@ def test_rows_of_the_project_are_priced_as_their_words_say() -> None:
     for row in map(normalised, read_rows()):
         if row["refused"]:
             continue
-        priced = runtime_of(row).replace(replaced=())
+        said = row
         for meaning in meanings():
-            taken = meaning.taken(row, of_new_model=False) if meaning.says else None
-            if taken and taken.behaviours:
-                said = row | {"with": with_behaviours_over(row["with"], taken.behaviours)}
-                otherwise |= {row["id"]} if runtime_of(said).replace(replaced=()) != priced else set()
+            if meaning.says and (taken := meaning.taken(row, of_new_model=False)):
+                said = said | {"with": with_behaviours_over(said["with"], taken.behaviours)}
+        if runtime_of(said).replace(replaced=()) != runtime_of(row).replace(replaced=()):
+            otherwise.add(row["id"])
     assert otherwise == {"BRIDGE-173"}  # its table names the recipe of the release before
 
 
