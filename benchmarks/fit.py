@@ -10,13 +10,14 @@ import io
 import json
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
 import meshwright
+from meshwright.answers.document.blocks import Block, Table
 from meshwright.answers.document.terminal import terminal
 from meshwright.search.published import PublishedRun, published_plans_of
 from meshwright.specs.fitted import fitted_values
@@ -26,7 +27,7 @@ from meshwright.validation.fit.fitting import fit_constants, leave_one_source_ou
 from meshwright.validation.fit.residuals import memory_residuals, residuals_of, step_time_residuals
 from meshwright.validation.fit.unproven import unproven_coverage
 from meshwright.validation.rows.configurations import configurations
-from meshwright.validation.rows.siblings import as_known
+from meshwright.validation.rows.siblings import as_known, as_strangers
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import Outcome, outcomes_of
 from meshwright.validation.score.ranking import order_error_of
@@ -38,6 +39,7 @@ from recipes import printed_recipes, recipe_errors
 UNSEEN = Path(__file__).parent / "unseen_runs.csv"
 DOCS = Path(__file__).parents[1] / "docs"
 CATALOG = Path(meshwright.__file__).parent / "specs" / "catalog"
+SUMMARY = ("step time, judged together", "inside intervals")
 HEAD = """# ln(measured / predicted) of like runs of one source, under constants that do not rest on that source, and
 # how much what they have in common varies, over the spread of the runs of one group. Written by `make fit`.
 
@@ -67,10 +69,19 @@ def main() -> None:
     )
     text = "\n".join(as_toml(quantity, each) for quantity, each in known.items())
     (CATALOG / "residuals.toml").write_text(HEAD + text + order_toml(order_error_of(without, recipe_errors())), "utf-8")
+    strangers = leave_one_source_out(outcomes_of(configurations(as_strangers(read_rows()))), outcomes)
+    by_words = {
+        "step_time": residuals_of(step_time_residuals(strangers), off_zero=True),
+        "memory": residuals_of(memory_residuals(strangers)),
+    }
+    text = "\n".join(as_toml(quantity, each) for quantity, each in by_words.items())
+    (CATALOG / "residuals_by_words.toml").write_text(HEAD + text, "utf-8")
     (CATALOG / "published_plans.json").write_text(published_json(outcomes), "utf-8")
     page = DOCS / "accuracy.md"
     score = score_of(without, leave_one_source_out_coverage(without, without))
     text = filled(page.read_text("utf-8"), "left-out", printed(score))
+    score = score_of(strangers, leave_one_source_out_coverage(strangers, strangers))
+    text = filled(text, "by-words", printed_summary(score))
     text = filled(text, "unseen", printed(unseen_score()))
     page.write_text(filled(text, "constants", "\n".join(worth)), "utf-8")
 
@@ -82,10 +93,21 @@ def unseen_score() -> Score:
 
 def printed(score: Score) -> str:
     """The score as the command prints it, without the rows that are not represented."""
+    return as_text(score_screen(score)).partition("Not represented")[0].rstrip()
+
+
+def printed_summary(score: Score) -> str:
+    """What is represented and judged together, and the intervals."""
+    first, *others = score_screen(score)
+    tables = (each for each in others if isinstance(each, Table) and each.columns[0].startswith(SUMMARY))
+    return as_text([first, *tables])
+
+
+def as_text(blocks: Iterable[Block]) -> str:
+    """Blocks as the terminal prints them."""
     console = Console(width=110, record=True, file=io.StringIO())
-    console.print(terminal(score_screen(score)))
-    shown = console.export_text().partition("Not represented")[0]
-    return "\n".join(line.rstrip() for line in shown.rstrip().splitlines())
+    console.print(terminal(tuple(blocks)))
+    return "\n".join(line.rstrip() for line in console.export_text().rstrip().splitlines())
 
 
 def left_out_error(curves: Sequence[Curve], without: str = "") -> float:

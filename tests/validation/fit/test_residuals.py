@@ -64,7 +64,7 @@ def test_runtimes_that_none_has_differ_even_where_those_that_some_have_are_not_s
 def test_a_source_counts_once_in_the_mean_however_many_runs_it_has() -> None:
     inside, outside = [run("few", 0.0)] * 2, [run("many", 9.0)] * 8
     known = residuals_of(drawn(0.1, 0))
-    (counted,) = coverage(inside + outside, lambda _: known).values()
+    (counted,) = coverage(inside + outside, lambda *_: known).values()
     assert counted == pytest.approx((10, 0.2, 2, 0.5, 0.5))
 
 

@@ -12,6 +12,7 @@ from meshwright.specs.predictive import of_a_new_source
 from meshwright.specs.residuals import Cell, Likeness, Residuals, Unseen, like, like_memory
 from meshwright.validation.fit.effects import effects
 from meshwright.validation.rows.settings import stand_ins
+from meshwright.validation.rows.siblings import WORDS
 from meshwright.validation.score.outcomes import Outcome, Pair
 
 
@@ -24,6 +25,8 @@ class Residual(NamedTuple):
     """ln(measured / predicted)."""
     judged: str
     """What it is judged with."""
+    by_words: bool = False
+    """Whether its row alone says what its framework did (`siblings`)."""
 
 
 class Coverage(NamedTuple):
@@ -63,6 +66,7 @@ def _residual(outcome: Outcome, pair: Pair, labels: Likeness, judged: str) -> Re
         like=_of_its_framework(labels, outcome.framework),
         log_ratio=float(np.log(pair.measured / pair.predicted)),
         judged=judged,
+        by_words=outcome.configuration.rows[0]["known_by"] == WORDS,
     )
 
 
@@ -100,15 +104,16 @@ def cells_of(runs: Iterable[Residual]) -> tuple[Cell, ...]:
     )
 
 
-def coverage(runs: Sequence[Residual], known: Callable[[str], Residuals]) -> dict[str, Coverage]:
+def coverage(runs: Sequence[Residual], known: Callable[[str, bool], Residuals]) -> dict[str, Coverage]:
     """How many runs lie in the interval of a new source, by what they are judged with; known: the residuals that the
-    runs of a source are held against.
+    runs of a source are held against, of rows whose words alone are known or of others.
     """
     inside: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for source in sorted({run.source for run in runs}):
-        held = known(source)
-        intervals = {each: of_a_new_source(each, held).eight_of_ten for each in {run.like for run in runs}}
-        for run in (run for run in runs if run.source == source):
+    for source, by_words in sorted({(run.source, run.by_words) for run in runs}):
+        held = known(source, by_words)
+        mine = [run for run in runs if (run.source, run.by_words) == (source, by_words)]
+        intervals = {each: of_a_new_source(each, held).eight_of_ten for each in {run.like for run in mine}}
+        for run in mine:
             low, high = intervals[run.like]
             inside[run.judged][source].append(low <= np.exp(run.log_ratio) <= high)
     return {name: counted(each) for name, each in sorted(inside.items())}
@@ -129,5 +134,11 @@ def counted(sources: Mapping[str, Sequence[bool]]) -> Coverage:
 def coverage_by_others(
     runs: Sequence[Residual], published: Sequence[Residual], off_zero: bool = False
 ) -> dict[str, Coverage]:
-    """The same, each source against the published runs of all others; off_zero: as `residuals_of` takes it."""
-    return coverage(runs, lambda source: residuals_of([run for run in published if run.source != source], off_zero))
+    """The same, each source against the published runs of all others, read alike; off_zero: as `residuals_of` takes
+    it.
+    """
+
+    def others(source: str, by_words: bool) -> Residuals:
+        return residuals_of([run for run in published if run.source != source and run.by_words == by_words], off_zero)
+
+    return coverage(runs, others)

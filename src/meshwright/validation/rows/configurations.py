@@ -19,6 +19,7 @@ MEASURED = (
     "id",
     "software_release",
     "assumed",
+    "known_by",
     "step_time_s",
     "tokens_per_s_per_gpu",
     "memory_gib",

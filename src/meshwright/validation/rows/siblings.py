@@ -25,6 +25,13 @@ UNPRINTED = (
     *("mtp_layers", "power_limit_w", "memory_rank", "compiled"),
 )
 """Columns that a row takes from its siblings where it leaves them blank and all have the same."""
+UNNAMED = (
+    *("settings", "with", "refused", "architecture", "plan", "routing", "expert_capacity", "mtp_layers"),
+    *("power_limit_w", "recompute_layers", "memory_rank"),
+)
+"""Columns that tables as others collect them have not."""
+WORDS = "words"
+"""In the column `known_by`: nothing but the row's own words and other sources says what its framework did."""
 
 
 def as_known(rows: Iterable[Row]) -> list[Row]:
@@ -41,6 +48,12 @@ def as_known(rows: Iterable[Row]) -> list[Row]:
     return [_as_known(row) for row in rows]
 
 
+def as_strangers(rows: Iterable[Row]) -> list[Row]:
+    """Rows of the project's table as `as_known` reads them in a table of others, whose source has no further run."""
+    blank = dict.fromkeys(UNNAMED, "")
+    return [_as_known(row | blank | {"runtime": row["runtime"].partition("@")[0]}, alone=True) for row in rows]
+
+
 @cache
 def _published() -> dict[str, tuple[Row, ...]]:
     """The project's own rows by source."""
@@ -50,14 +63,15 @@ def _published() -> dict[str, tuple[Row, ...]]:
     return {source: tuple(rows) for source, rows in by_source.items()}
 
 
-def _as_known(row: Row) -> Row:
+def _as_known(row: Row, alone: bool = False) -> Row:
+    """alone: whether runs of its source are not looked at."""
     try:
         read = with_said_recipe(as_released(normalised(row)))
     except InvalidInput:
         return row
     taken = [f"{read['runtime']}, by what the row says of its software"] if read["runtime"] != row["runtime"] else []
     row = row | {name: read[name] for name in ("runtime", "precision")}
-    of_source = _published().get(read["dataset"], ())
+    of_source = () if alone else _published().get(read["dataset"], ())
     others = [each for each in of_source if each["runtime"] == read["runtime"] and not _same_run(each, read)]
     for level in LEVELS:
         alike = [each for each in others if all(each[column] == read[column] for column in level)]
@@ -66,6 +80,7 @@ def _as_known(row: Row) -> Row:
             row = row | _blanks(row, alike) | _settings(alike)
             break
     else:
+        row = row | {"known_by": WORDS}
         alike = _of_its_release(read)
         of_model = [each for each in alike if _model(each) and _model(each) == _model(read)]
         shared = (_settings(alike) if alike else {}) | (_blanks(row, of_model) if of_model else {})

@@ -25,7 +25,7 @@ FREE_TEXT = ("source", "runtime_detail", "precision_detail", "step_time_is", "no
 recipes (`released`, `said`)."""
 NAMES = (
     *("id", "dataset", "config_key", "quality", "runtime", "settings", "with", "refused", "model", "architecture"),
-    *("cluster", "gpu", "precision", "recompute_modules", "plan", "software_release", "assumed"),
+    *("cluster", "gpu", "precision", "recompute_modules", "plan", "software_release", "assumed", "known_by"),
 )
 COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab", "seq_len"),

@@ -110,8 +110,8 @@ def intervals_of(outcomes: Sequence[Outcome]) -> dict[str, Coverage]:
     """By the residuals of the catalogue, which rest on the published runs."""
     times, sizes = step_time_residuals(outcomes), memory_residuals(outcomes)
     return {
-        **coverage(times, lambda _: residuals("step_time")),
-        **coverage(sizes, lambda _: residuals("memory")),
+        **coverage(times, lambda _, by_words: residuals("step_time", by_words)),
+        **coverage(sizes, lambda _, by_words: residuals("memory", by_words)),
     }
 
 

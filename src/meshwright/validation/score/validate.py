@@ -17,7 +17,7 @@ from meshwright.reprs import lines_of
 from meshwright.search.stop import Progress
 from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.rows.configurations import configurations
-from meshwright.validation.rows.siblings import as_known
+from meshwright.validation.rows.siblings import WORDS, as_known, as_strangers
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import Outcome, Pair, outcomes_of
 from meshwright.validation.score.score import Score, score_of
@@ -90,6 +90,8 @@ def validate(
     published = outcomes if runs is None and where is None else priced(configurations(read_rows()))
     judged = leave_one_source_out(published, published, progress)
     outcomes = judged if outcomes is published else leave_one_source_out(outcomes, published, progress)
+    if any(row["known_by"] == WORDS for row in rows):
+        judged += leave_one_source_out(priced(configurations(as_strangers(read_rows()))), published, progress)
     return ValidateAnswer(score_of(outcomes, leave_one_source_out_coverage(outcomes, judged)), tuple(outcomes))
 
 
