@@ -11,7 +11,7 @@ from meshwright.specs.runtime import Runtime
 from meshwright.validation.rows.meanings import meanings
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.said import Taken, with_behaviours_over
-from meshwright.validation.rows.settings import runtime_of, settings
+from meshwright.validation.rows.settings import base_runtime, runtime_of, settings
 from meshwright.validation.rows.siblings import as_known
 from meshwright.validation.rows.table import Row, normalised, read_rows
 from tables import llama
@@ -57,6 +57,8 @@ def _columns(row: Row) -> Row:
         ({**PIPELINED, "vpp": "1", "notes": "1F1B + AsyncTP"}, {"schedule": "1f1b"}),
         ({**PIPELINED, "vpp": "1", "notes": "Interleaved 1F1B"}, {}),
         ({**PIPELINED, "vpp": "2", "notes": "1F1B + AsyncTP"}, {}),
+        ({"runtime": "megatron-core", "recompute": "none", "notes": "MLA, MTP 1, layout"}, {"mtp_layers": "1"}),
+        ({"runtime": "automodel", "moe_experts": "8", "notes": "fake balanced gate"}, {"routing": "neighbours"}),
         (PROFILE, {"seq_len": "4096", "memory_rank": "7"}),
         ({**PROFILE, "seq_len": "1024"}, {"memory_rank": "7"}),
         ({"runtime_detail": "torchtitan (FSDP2), float8, compile"}, {"recompute": "selective"}),
@@ -147,6 +149,35 @@ def test_the_loss_of_old_torchtitan_is_not_compiled(source: str, compiled: str, 
 def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, behaviours: tuple[str, ...]) -> None:
     taken = _taken(_stranger(runtime=runtime, precision_detail=detail, compiled="no", recompute="none"))
     assert tuple(behaviour for each in taken for behaviour in each.behaviours) == behaviours
+
+
+@pytest.mark.parametrize(
+    ("framework", "notes", "behaviour"),
+    [
+        ("megatron-core", "te cross-entropy", "cross_entropy=fused"),
+        ("megatron-core", "CE_FUSION_IMPL=te", "cross_entropy=fused"),
+        ("megatron-core", "cross-entropy not fused", ""),
+        ("megatron-core", "config: FULL_CUDA_GRAPH=1", "host.graphs=iteration"),
+        ("megatron-core", "MCORE_CUDA_GRAPH=1, FULL_CUDA_GRAPH=0", "host.graphs=iteration"),
+        ("megatron-core", "FULL_CUDA_GRAPH=0", ""),
+        ("megatron-core", "dropout of 0.1 by default", "dropout=true"),
+        ("megatron-core", "precision-aware optimizer with bf16 gradients and moments", "optimizer_states=bf16"),
+        ("megatron-core", "--transformer-impl local by default", "elementwise=eager"),
+        ("megatron-core", "overlap_grad_reduce off by default", "overlap.data_parallel=0"),
+        ("megatron-core", "--combined-1f1b-recipe ep_a2a", "overlap.expert=0.66"),
+        ("torchtitan", "deepseek_v3_16b, HybridEP", "fused_kernels=hybrid_ep"),
+        ("megatron-bridge", "NCCL all-to-all; mock data", "dispatcher=all_to_all"),
+        ("megatron-bridge", "NCCL all-to-all beside DeepEP", "dispatcher=fused"),
+        ("deepspeed", "ZeRO 3 with CPU optimizer offloading", "offloaded=states_and_gradients"),
+        ("torchtitan", "AdamW (foreach, one more copy)", "fused_update=false"),
+        ("automodel", "", "cross_entropy=eager"),
+        ("automodel", "", "fused_kernels=deep_ep"),
+    ],
+)
+def test_options_by_their_own_names_are_read(framework: str, notes: str, behaviour: str) -> None:
+    row = _stranger(runtime=framework, notes=notes, compiled="no", recompute="none", moe_experts="8")
+    behaviours = {each for taken in _taken(row) for each in taken.behaviours}
+    assert behaviour in behaviours if behaviour else not behaviours
 
 
 def _overlap(**said: str) -> float:
@@ -265,7 +296,8 @@ def test_settings_that_meanings_name_are_of_their_frameworks() -> None:
     for meaning in meanings():
         for name in meaning.settings:
             owners = settings()[name].runtimes
-            assert not owners or {*meaning.frameworks} <= {*owners}, (name, meaning.frameworks)
+            runtimes = {base_runtime(framework).framework for framework in meaning.frameworks}
+            assert not owners or runtimes <= {*owners}, (name, meaning.frameworks)
 
 
 def test_a_stranger_is_priced_so_and_says_it() -> None:

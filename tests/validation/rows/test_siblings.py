@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.validation.rows.siblings import as_known
+from meshwright.validation.rows.siblings import WORDS, as_known, as_strangers
 from meshwright.validation.rows.table import COLUMNS, Row, read_rows
 
 
@@ -36,7 +36,8 @@ def test_what_the_row_says_itself_stays(table: list[Row]) -> None:
 
 @pytest.mark.parametrize("said", [{"dataset": "a stranger"}, {"dataset": ""}, {"runtime": "warp-drive"}])
 def test_a_row_that_no_known_source_has_is_as_it_was(said: Row) -> None:
-    assert as_known([_row(**said)]) == [_row(**said)]
+    (row,) = as_known([_row(**said)])
+    assert row | {"known_by": ""} == _row(**said)
     (named,) = as_known([_row(**said | {"runtime": "torchtitan@0.2.2", "dataset": "a stranger"})])
     assert named["runtime"] == "torchtitan@0.2.2"
 
@@ -73,4 +74,38 @@ def test_a_table_that_names_settings_is_as_it_was(table: list[Row]) -> None:
 def test_a_run_is_no_sibling_of_itself(table: list[Row]) -> None:
     alone = next(each for each in table if each["dataset"] == "titan-user")
     blank = alone | {"settings": "", "with": ""}
-    assert as_known([blank]) == [blank]
+    assert as_known([blank]) == [blank | {"known_by": WORDS}]
+
+
+@pytest.mark.parametrize(
+    ("source", "limit"),
+    [
+        ("MooreThreads/SimuMax docs/b200/another.json @4dcaae513b", "772.0"),
+        ("github.com/moorethreads/simumax:docs", ""),
+        ("a page of MooreThreads on SimuMax", ""),
+        ("", ""),
+    ],
+)
+def test_a_row_of_a_known_repository_takes_what_its_runs_have_whatever_the_source_is_called(
+    source: str, limit: str
+) -> None:
+    said = {"dataset": "the rest", "runtime": "megatron-core", "gpu": "B200-SXM-180GB", "model": "a new one"}
+    (row,) = as_known([_row(source=source, **said)])
+    assert row["power_limit_w"] == limit
+    assert (row["known_by"] == WORDS) is not bool(limit)
+
+
+def test_settings_of_another_recipe_are_not_taken(table: list[Row]) -> None:
+    known = next(each for each in table if each["settings"].endswith("fused-experts") and each["dataset"] == "bridge")
+    columns = ("runtime", "model", "gpu", "moe_experts")
+    asked = _row(dataset="bridge", recompute="none", **{name: known[name] for name in columns})
+    same, other = as_known([asked | {"precision": "mxfp8"}, asked | {"precision": "bf16"}])
+    assert "fused-experts" in same["settings"].split(";")
+    assert "fused-experts" not in other["settings"].split(";")
+
+
+def test_a_stranger_knows_no_other_run_of_its_source(table: list[Row]) -> None:
+    known = next(each for each in table if each["dataset"] == "simumax-part")
+    (row,) = as_strangers([known])
+    assert (row["power_limit_w"], row["known_by"]) == ("", WORDS)
+    assert row["dataset"] == known["dataset"]

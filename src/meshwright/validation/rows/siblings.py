@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 
@@ -10,7 +11,7 @@ from meshwright.specs import catalog
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_model import read_model
 from meshwright.validation.rows.meanings import meanings
-from meshwright.validation.rows.released import as_released
+from meshwright.validation.rows.released import HALF, as_released
 from meshwright.validation.rows.said import Taken, said_layers, said_stage, with_behaviours_over, with_said_recipe
 from meshwright.validation.rows.table import Row, normalised, read_rows, split_list
 
@@ -30,6 +31,8 @@ UNNAMED = (
     *("power_limit_w", "recompute_layers", "memory_rank"),
 )
 """Columns that tables as others collect them have not."""
+REPOSITORY = re.compile(r"\b([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)")
+"""Owner and name, as a row's source has them."""
 WORDS = "words"
 """In the column `known_by`: nothing but the row's own words and other sources says what its framework did."""
 
@@ -71,19 +74,19 @@ def _as_known(row: Row, alone: bool = False) -> Row:
         return row
     taken = [f"{read['runtime']}, by what the row says of its software"] if read["runtime"] != row["runtime"] else []
     row = row | {name: read[name] for name in ("runtime", "precision")}
-    of_source = () if alone else _published().get(read["dataset"], ())
+    of_source = () if alone else _of_its_source(read)
     others = [each for each in of_source if each["runtime"] == read["runtime"] and not _same_run(each, read)]
     for level in LEVELS:
         alike = [each for each in others if all(each[column] == read[column] for column in level)]
         if alike:
             taken.append(f"what {len(alike)} runs of {row['dataset']} in the project's table have in common")
-            row = row | _blanks(row, alike) | _settings(alike)
+            row = row | _blanks(row, alike) | _settings(alike, read)
             break
     else:
         row = row | {"known_by": WORDS}
         alike = _of_its_release(read)
         of_model = [each for each in alike if _model(each) and _model(each) == _model(read)]
-        shared = (_settings(alike) if alike else {}) | (_blanks(row, of_model) if of_model else {})
+        shared = (_settings(alike, read) if alike else {}) | (_blanks(row, of_model) if of_model else {})
         if any(shared.values()):
             taken.append(f"what {len(alike)} such runs of {read['runtime']} in the project's table have in common")
             row = row | shared
@@ -111,6 +114,19 @@ def _as_meant(row: Row, *, of_new_model: bool) -> tuple[Row, list[str]]:
         if meant := meaning.taken(read, of_new_model=of_new_model):
             read = take(read, meant)
     return row | changed, why
+
+
+def _of_its_source(read: Row) -> tuple[Row, ...]:
+    """The project's runs of the row's source: of its dataset, or else of the repository that its source names."""
+    if of_dataset := _published().get(read["dataset"], ()):
+        return of_dataset
+    repository = _repository(read)
+    return tuple(each for each in _every_run() if repository and _repository(each) == repository)
+
+
+def _repository(row: Row) -> str:
+    named = REPOSITORY.search(row["source"])
+    return named[1].lower() if named else ""
 
 
 def _of_its_release(read: Row) -> list[Row]:
@@ -192,9 +208,17 @@ def _blanks(row: Row, alike: Sequence[Row]) -> Row:
     return {name: value for name, value in common.items() if value and not row[name]}
 
 
-def _settings(alike: Sequence[Row]) -> Row:
-    """The parts of the columns of behaviours that all rows have."""
-    return {name: _shared(alike, name) for name in ("settings", "with")}
+def _settings(alike: Sequence[Row], read: Row) -> Row:
+    """The parts of the columns of behaviours that all rows have, but for settings that no run in a row's recipe has."""
+    in_its_recipe = {
+        name for each in _every_run() if _recipe(each) == _recipe(read) for name in split_list(each["settings"])
+    }
+    settings = [name for name in split_list(_shared(alike, "settings")) if name in in_its_recipe]
+    return {"settings": ";".join(settings), "with": _shared(alike, "with")}
+
+
+def _recipe(row: Row) -> str:
+    return row["precision"] or HALF
 
 
 def _shared(rows: Sequence[Row], column: str) -> str:
