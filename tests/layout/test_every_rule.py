@@ -56,6 +56,9 @@ def asked(name: str) -> Inputs:
         "narrow": lambda: question(dense_model(ffn_size=3 * 16 * 16), "8x8:h100", precision="fp8", global_batch=256),
         "delayed": lambda: with_experts(llama, 64).replace(job=llama.job.replace(precision="fp8-delayed")),
         "bf16 moments": lambda: llama.replace(runtime=llama.runtime.replace(moment_bytes=2)),
+        "experts with bf16 moments": lambda: with_experts(
+            llama.replace(runtime=llama.runtime.replace(moment_bytes=2)), 64
+        ),
         "on the host": lambda: on_host("megatron-core"),
         "deepspeed on the host": lambda: on_host("deepspeed"),
         "windows": lambda: question(read_model("gemma-3-12b"), "8x8:h100", **fields),
@@ -172,6 +175,7 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("zero", "torchtitan", {"zero": 2}, {"zero": 1}),
     ("zero", "torchtitan", {"zero": 3, "tp": 2}, {"zero": 0, "tp": 2}),
     ("narrow_moments", "bf16 moments", {"dp": 8, "zero": 1}, {"dp": 8}),
+    ("narrow_moments", "experts with bf16 moments", {"tp": 8, "ep": 2, "zero": 1}, {"tp": 8, "ep": 2}),
     ("narrow_moments", "on the host", {"dp": 8, "zero": 1}, {"dp": 8, "zero": 2}),
     ("offloaded_states", "deepspeed on the host", {"dp": 8, "zero": 2}, {"dp": 8}),
     ("zero_without_pipeline", "llama", {"zero": 1, "pp": 2}, {"zero": 2, "pp": 2}),

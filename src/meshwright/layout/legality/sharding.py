@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.arrays import one_of
+from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.legality.rule import Ruling, change, changes, divisors, invariant, one, restriction
 from meshwright.layout.plans import Layout
 from meshwright.specs.model import Model
@@ -73,12 +74,13 @@ def replicas_beside_tensor(plan: Layout) -> Ruling:
 
 
 @restriction
-def narrow_moments(plan: Layout, runtime: Runtime) -> Ruling:
+def narrow_moments(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Narrow moments of Adam, and optimizer states in the host's memory, need ZeRO 1 where several ranks hold the same
-    weights.
+    weights, of experts or of the rest.
     """
+    alone = (plan.dp * plan.cp == 1) & ((expert_data_ranks(plan) <= 1) | (not model.is_moe))
     moments, offloaded = runtime.storage.moment_bytes, runtime.storage.offloaded != "nothing"
-    yield (plan.zero == 1) | (plan.dp * plan.cp == 1) | (moments == FP32_BYTES and not offloaded)
+    yield (plan.zero == 1) | alone | (moments == FP32_BYTES and not offloaded)
     states = "optimizer states on the host" if offloaded else f"{moments}-byte moments"
     yield f"zero {plan.zero} does not go with {states} in {runtime.id}; nearest zero: 1"
 
