@@ -9,7 +9,11 @@ import pytest
 
 from meshwright.errors import UnknownName
 from meshwright.launch.facts import facts_of
-from meshwright.launch.settings import FILES, LaunchSetting, launch_file, launch_settings
+from meshwright.launch.fields import fields_of
+from meshwright.launch.framework import framework_files, launch_file
+from meshwright.launch.settings import LaunchSetting, launch_settings
+from meshwright.launch.spelling import settings_of
+from meshwright.launch.table import launch_table, table_of
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
@@ -66,9 +70,19 @@ Asked = tuple[Inputs, dict[str, Any]]
 TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("single_connection", (LLAMA, {"tp": 8}), (BLACKWELL, {"tp": 8}), "CUDA_DEVICE_MAX_CONNECTIONS=1: tp 8 x cp 1"),
     ("several_connections", (LLAMA, {"zero": 3}), (LLAMA, {"zero": 1}), "no CUDA_DEVICE_MAX_CONNECTIONS: unset or"),
-    ("megatron_fsdp", (LLAMA, {"zero": 2}), (LLAMA, {"zero": 1}), "--ckpt-format fsdp_dtensor and no --use-tp-pp-dp-"),
-    ("sharded_weights", (LLAMA, {"zero": 3}), (LLAMA, {"zero": 2}), "strategy optim_grads_params: zero 3"),
-    ("sharded_gradients", (LLAMA, {"zero": 2}), (LLAMA, {"zero": 3}), "strategy optim_grads: zero 2"),
+    (
+        "megatron_fsdp",
+        (LLAMA, {"dp": 8, "zero": 2}),
+        (LLAMA, {"zero": 1}),
+        "--ckpt-format fsdp_dtensor and no --use-tp-pp-dp-",
+    ),
+    (
+        "sharded_weights",
+        (LLAMA, {"dp": 8, "zero": 3}),
+        (LLAMA, {"dp": 8, "zero": 2}),
+        "strategy optim_grads_params: zero 3",
+    ),
+    ("sharded_gradients", (LLAMA, {"dp": 8, "zero": 2}), (LLAMA, {"dp": 8, "zero": 3}), "strategy optim_grads: zero 2"),
     ("distributed_optimizer", (LLAMA, {"dp": 8, "zero": 1}), (LLAMA, {"zero": 1}), "--overlap-grad-reduce"),
     ("parameter_gather_overlap", (LLAMA, {"dp": 8}), (LLAMA, {}), "no --overlap-param-gather: zero 0"),
     ("interleaving_overlap", (LLAMA, {"pp": 2, "vpp": 4}), (LLAMA, {"pp": 4, "vpp": 4}), "no --no-overlap-p2p"),
@@ -317,7 +331,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ),
 )
 ALWAYS = {"batch_triple", "sequence_lengths", "weight_shards"}
-NAMES = sorted(file.name.removesuffix(".toml") for file in FILES.iterdir())
+NAMES = framework_files("settings")
 
 
 def told(asked: Asked) -> dict[str, LaunchSetting]:
@@ -327,7 +341,7 @@ def told(asked: Asked) -> dict[str, LaunchSetting]:
 
 
 def test_every_setting_of_every_file_has_an_example() -> None:
-    known = {(name, setting.name) for name in NAMES for setting in launch_file(name).settings}
+    known = {(name, setting.name) for name in NAMES for setting in launch_file(name).settings if setting.name}
     shown = {(inputs.runtime.launch, name) for name, (inputs, _), _, _ in TOLD_AND_NOT}
     unshown = {name for _, name in known} - {name for _, name in shown} - ALWAYS
     assert (shown <= known, unshown) == (True, set())
@@ -343,24 +357,48 @@ def test_a_setting_is_told_where_a_plan_asks_for_it_and_nowhere_else(
     assert name not in told(other)
 
 
+@pytest.mark.parametrize("name", framework_files("fields"))
+def test_what_is_told_has_one_place_that_writes_it(name: str) -> None:
+    table = launch_table(name)
+    rows, set_there = {row.key for row in table.rows.values()}, {key for each in table.settings for key in each.set}
+    for setting in (each for each in table.settings if each.name):
+        assert {*setting.tells} <= table.keys | set_there, setting
+        assert not setting.every_value.keys() & rows, setting
+        assert not setting.every_value.keys() & {*setting.tells}, setting
+
+
+@pytest.mark.parametrize("asked", [asked for _, *both, _ in TOLD_AND_NOT for asked in both])
+def test_what_is_told_is_what_is_written(asked: Asked) -> None:
+    inputs, plan = asked[0], Plan(**asked[1])
+    name = table_of(inputs.runtime.id)
+    if name is None:
+        return
+    otherwise = {key for each in launch_table(name).settings for key in each.told}
+    written = settings_of(fields_of(plan, inputs), facts_of(plan, inputs), launch_table(name))
+    for setting in launch_settings(plan, inputs):
+        for key in setting.set.keys() - otherwise:
+            words = written[key] if isinstance(written[key], list) else [written[key]]
+            assert str(setting.set[key]) == " ".join(map(str, words)), setting
+        assert not written.keys() & {*setting.unset}, setting
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_names_facts_that_there_are(name: str) -> None:
-    facts = facts_of(Plan(), EXPERTS)
+    facts = facts_of(Plan(), EXPERTS).keys() | fields_of(Plan(), EXPERTS).keys()
     for setting in launch_file(name).settings:
-        tables = (setting.set, *setting.choices.values())
-        texts = [
-            setting.why,
-            *(text for table in tables for pair in table.items() for text in pair if text is not True),
-        ]
-        named = {field for text in texts for _, field, _, _ in string.Formatter().parse(text) if field}
+        texts = [setting.why, *setting.every_value.values(), *setting.told.values()]
+        parsed = (string.Formatter().parse(text) for text in texts if isinstance(text, str))
+        named = {field for text in parsed for _, field, _, _ in text if field}
         conditions = {condition.removeprefix("not ") for condition in setting.when}
-        assert named | conditions | ({setting.by} if setting.by else set()) <= facts.keys(), setting.name
-        assert setting.source
+        assert named | conditions | ({setting.by} if setting.by else set()) <= facts, setting
+        assert bool(setting.source) == bool(setting.name), setting
+        assert bool(setting.instead) == bool(setting.told), setting
 
 
 def test_every_file_is_some_runtimes() -> None:
     names = (*catalog.names("runtimes"), "torchtitan@0.2.2")
-    assert {read_runtime(name).launch for name in names} - {""} == set(NAMES)
+    told = {name for name in NAMES if any(each.name for each in launch_file(name).settings)}
+    assert {read_runtime(name).launch for name in names} - {""} == told
 
 
 def test_an_earlier_release_is_told_no_setting_that_it_lacks() -> None:

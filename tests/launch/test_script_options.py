@@ -15,7 +15,8 @@ def test_every_flag_that_is_written_is_an_option_of_the_release() -> None:
     written = {row.key for row in TABLE.rows.values()} | TABLE.to_fill.keys()
     written |= {key for case in cases for key in (*case.settings, *case.also)}
     carried = [each for each in TABLE.carried if each.is_said(recipe=False)]
-    written |= {key for each in (*TABLE.constants, *carried) for key in each.settings}
+    written |= {key for each in carried for key in each.settings}
+    written |= {key for each in TABLE.settings for key in each.every_value}
     assert {key for key in written if key.startswith("--")} <= {*LISTED.switches, *LISTED.valued}
 
 

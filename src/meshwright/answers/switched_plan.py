@@ -11,7 +11,8 @@ from meshwright.answers.switches import FUSED_EXPERTS_LIBRARY, WORTH, library_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import IllegalPlan, InvalidSpec, Stopped
-from meshwright.launch.settings import launch_file
+from meshwright.launch.framework import launch_file
+from meshwright.launch.settings import can_say
 from meshwright.layout.plan import Plan
 from meshwright.search.constraint_costs import DISPATCHER, constrained
 from meshwright.search.find import Progress, SearchResult, find
@@ -20,8 +21,8 @@ from meshwright.specs.inputs import Inputs
 from meshwright.units import format_seconds
 
 FUSED = "fused"
-EXPERT_PRODUCTS = "expert_products"
-"""How products of experts run."""
+FUSES_EXPERTS = "fuses_experts"
+"""The condition of settings with which one kernel computes all experts of a rank."""
 ON, OVERLAP = "on", "overlap."
 """The position of a switch, and what the fields that it sets begin with, where it hides an exchange."""
 
@@ -103,17 +104,17 @@ def _dispatchers(inputs: Inputs) -> Iterator[str]:
     """The fused one, where it runs and the launch can choose it."""
     if not inputs.cluster.accelerator.runs_fused_dispatch:
         return
-    chosen = (each.choices for each in launch_file(inputs.runtime.launch).settings if each.by == DISPATCHER)
-    if inputs.runtime.communication.dispatcher != FUSED and any(FUSED in each for each in chosen):
+    fused = inputs.runtime.communication.dispatcher == FUSED
+    if not fused and can_say(inputs.runtime.launch, f"runtime.{DISPATCHER}", FUSED):
         yield f"{DISPATCHER}={FUSED}"
 
 
 def _kernels(inputs: Inputs) -> Iterator[str]:
     """Fused kernels that sort rows, and one for all experts of a rank where the launch of now can choose it."""
-    chosen = (each.choices for each in launch_file(inputs.runtime.launch).settings if each.by == EXPERT_PRODUCTS)
+    settings = launch_file(inputs.runtime.launch).settings
     if with_kernels_on(inputs, PERMUTE_FUSION):
         yield f"{PERMUTE_FUSION}={ON}"
-    if with_kernels_on(inputs, FUSED_EXPERTS) and any(FUSED in each for each in chosen):
+    if with_kernels_on(inputs, FUSED_EXPERTS) and any(FUSES_EXPERTS in each.when for each in settings):
         yield f"{FUSED_EXPERTS}={ON}"
 
 

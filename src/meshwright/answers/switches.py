@@ -9,7 +9,8 @@ from meshwright.answers.pace import pace
 from meshwright.answers.records import fields_of, priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.facts import facts_of
-from meshwright.launch.settings import launch_file, launch_settings
+from meshwright.launch.framework import launch_file
+from meshwright.launch.settings import launch_settings
 from meshwright.layout.plan import Plan
 from meshwright.search.constraint_costs import constrained
 from meshwright.search.knobs import question_changes

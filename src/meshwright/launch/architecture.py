@@ -60,7 +60,6 @@ def model_fields(model: Model) -> Fields:
         )
     windowed = tuple(int(kinds[index].attention.window is not None) for index in model.layer_pattern)
     fields: Fields = {f"model.{name}": getattr(model, name) for name in _WHOLE}
-    fields |= {f"model.{name}": getattr(attention, name) for name in _ATTENTION}
     fields |= {
         "model.layers": model.num_layers,
         "model.norms": kinds[0].norms,
@@ -70,7 +69,13 @@ def model_fields(model: Model) -> Fields:
         "model.windowed_layers": windowed if 0 < sum(windowed) < len(windowed) else (),
         "model.experts": 0,
     }
-    return fields | _latent(attention) | _dense(*dense) | _mixture(model, *mixtures)
+    return fields | attention_fields(model) | _dense(*dense) | _mixture(model, *mixtures)
+
+
+def attention_fields(model: Model) -> Fields:
+    """Attention of the first layers as flat fields."""
+    attention = model.layer_kinds[0].attention
+    return {f"model.{name}": getattr(attention, name) for name in _ATTENTION} | _latent(attention)
 
 
 def model_of(fields: Fields, name: str) -> Model:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.errors import Fault, InvalidSpec
+from meshwright.launch.framework import Value
 from meshwright.launch.spelling import Settings
-from meshwright.launch.table import Carried, LaunchTable, Value
+from meshwright.launch.table import Carried, LaunchTable
 from meshwright.specs.model import Model
 
 ORIGINAL = "rope.original_max_position_embeddings"

@@ -9,16 +9,15 @@ from meshwright.cost.compute.experts import dispatches_fused
 from meshwright.cost.memory.optimizer_states import optimizer_bytes
 from meshwright.cost.shard import vocabulary_rows
 from meshwright.layout.groups import context_split, expert_data_ranks
-from meshwright.layout.layout_string import layout_string
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import leaves_split
-from meshwright.layout.splits import layers_of_chunks, outer_fewer
+from meshwright.layout.splits import layers_of_chunks
 from meshwright.specs.behaviours import PERMUTE_FUSION, position_of
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
-from meshwright.specs.recompute_modules import RecomputeModules, names_of
+from meshwright.specs.recompute_modules import RecomputeModules
 
 AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
@@ -79,7 +78,6 @@ def _degrees(plan: Plan, inputs: Inputs) -> Facts:
         "expert_parallel": plan.ep > 1,
         "fully_sharded": plan.zero > 1,
         "replicates_shards": plan.dp_replicate > 1,
-        "sharded_or_split": plan.zero > 1 or plan.tp > 1 or plan.cp > 1,
         "split_layers": plan.tp > 1 or plan.cp > 1,
         "spreads_experts": plan.ep * plan.etp > 1,
         "tensor_parallel": plan.tp > 1,
@@ -95,12 +93,10 @@ def _pipeline(plan: Plan) -> Facts:
         "interleaved": plan.vpp > 1,
         "leaves_split": bool(leaves_split(plan)),
         "names_ends": names_ends,
-        "nanotron_engine": names.get("nanotron", "afab"),
         "names_nanotron_engine": names.get("nanotron", "afab") != "afab",
         "names_torch_schedule": names.get("torch", "1F1B") != "1F1B",
         "pipeline": plan.pp > 1,
         "several_chunks_unnamed": plan.vpp > 2 and not plan.chunk_layers,
-        "torch_schedule": names.get("torch", "1F1B"),
         "two_stages": plan.pp == 2,
     }
 
@@ -110,13 +106,11 @@ def _layers(plan: Plan, inputs: Inputs) -> Facts:
     cut = layers % chunks != 0 or predicted > 0
     counted = layers + plan.embedding_as_layer + plan.head_as_layer
     per_stage = -(-counted // chunks)
-    sizes = plan.chunk_layers or tuple(outer_fewer(layers, chunks, predicted).tolist())
     return {
         "counted_layers": counted,
         "cut_by_layers_per_stage": -(-counted // per_stage) == chunks,
         "layers": layers,
         "layers_per_stage": per_stage,
-        "layout": layout_string(sizes, predicted) if len(sizes) > 1 else "",
         "model_mtp_layers": inputs.model.mtp_layers,
         "mtp_layers": predicted,
         "names_chunks": bool(plan.chunk_layers) or (plan.pp > 1 and bool(leaves_split(plan)) and cut),
@@ -131,7 +125,6 @@ def _recomputation(plan: Plan) -> Facts:
     return {
         "recompute": RECOMPUTE_NAMES[plan.recompute],
         "recompute_full": full,
-        "recompute_modules": " ".join(names_of(plan.recompute_modules)),
         "recompute_selective": selective,
         "recomputed": plan.recompute != Recompute.NONE,
         "recomputes_beyond_attention": plan.recompute_modules != RecomputeModules.CORE_ATTENTION,
@@ -152,7 +145,6 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
         "expert_groups": any(each.groups > 1 for each in model.mixtures),
         "experts": model.is_moe,
         "grouped_queries": attention.kv_heads != attention.heads,
-        "head_size": attention.head_dim,
         "heads": attention.heads,
         "hidden_size": model.hidden_size,
         "idle_windows": model.over(sequence) != model,
@@ -188,7 +180,6 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "before_ampere": (accelerator.compute_capability or AMPERE) < AMPERE,
         "bf16": recipe.half == "bf16",
         "dispatcher": dispatcher_of(plan, inputs),
-        "expert_products": runtime.kernels.expert_products,
         "fuses_permute": inputs.model.is_moe and position_of(runtime, PERMUTE_FUSION) != "off",
         "fuses_experts": inputs.model.is_moe and runtime.kernels.expert_products == "fused",
         "exchanges_by_hybrid_ep": hybrid and dispatcher_of(plan, inputs) == "fused" and plan.ep > 1,
@@ -203,9 +194,6 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "half": recipe.half,
         "hybrid_kernels": hybrid,
         "joins_nodes": int(accelerator.domain_spans_nodes),
-        "mxfp8": job.precision == "mxfp8",
-        "half_moments": runtime.storage.moment_bytes == 2,
-        "eight_bit_moments": runtime.storage.moment_bytes == 1,
         "overlaps_tensor_parallel": runtime.overlap.tensor_parallel > 0,
         "moment_bytes": runtime.storage.moment_bytes,
         "newest_attention": inputs.attention_kernel == "newest",

@@ -37,6 +37,12 @@ def fields_of(plan: Plan, inputs: Inputs) -> Fields:
 
     Raises `NotModelled` for a model whose layers differ by more than windows and experts.
     """
+    model = model_fields(inputs.model.over(inputs.job.sequence_length))
+    return fields_beside_the_model(plan, inputs) | model | {"model.mtp_layers": inputs.mtp_layers}
+
+
+def fields_beside_the_model(plan: Plan, inputs: Inputs) -> Fields:
+    """Those of them that are of the plan, the job, the cluster and the runtime."""
     normal, job = normal_plan(plan, inputs), inputs.job
     fields: Fields = {f"plan.{name}": value for name, value in normal.to_dict().items()}
     fields |= {f"plan.{name}": getattr(plan, name) for name in NO_SPLIT if name != "chunk_layers"}
@@ -59,8 +65,6 @@ def fields_of(plan: Plan, inputs: Inputs) -> Fields:
         "runtime.training_dtype": _training_dtype(inputs.runtime),
         "runtime.vocabulary_multiple": int(vocabulary_shard(plan, inputs)),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
-        **model_fields(inputs.model.over(job.sequence_length)),
-        "model.mtp_layers": inputs.mtp_layers,
     }
 
 

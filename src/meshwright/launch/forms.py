@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from meshwright.errors import InvalidInput, quoted
-from meshwright.launch.table import Value
+from meshwright.launch.framework import Value
 from meshwright.layout.layout_string import layout_string, read_layout_string
 
 Fields = dict[str, Any]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from meshwright.errors import Fault, InvalidSpec, NotModelled
 from meshwright.launch.architecture import model_fields, same_architecture
 from meshwright.launch.forms import Fields
+from meshwright.launch.framework import Value
 from meshwright.launch.refusals import refusals
-from meshwright.launch.table import LaunchTable, Value
+from meshwright.launch.table import LaunchTable
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model

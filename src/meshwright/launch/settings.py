@@ -1,50 +1,18 @@
-"""Settings: the file of a framework's launch settings, and those that a plan asks for."""
+"""Settings: what people are told that a launch of a plan must set."""
 
 from __future__ import annotations
 
 import shlex
-import tomllib
-from functools import cache
-from importlib import resources
 from typing import NamedTuple
 
-from meshwright.errors import UnknownName
-from meshwright.launch.facts import Facts, facts_of, holds
+from meshwright.launch.architecture import attention_fields
+from meshwright.launch.facts import Facts, facts_of
+from meshwright.launch.fields import fields_beside_the_model
+from meshwright.launch.framework import Setting, Value, framework_files, launch_file
+from meshwright.launch.spelling import Settings, spelled_fields, with_settings
+from meshwright.launch.table import LaunchTable, launch_table
 from meshwright.layout.plan import Plan
-from meshwright.specs.base import Spec
 from meshwright.specs.inputs import Inputs
-
-FILES = resources.files("meshwright.launch") / "frameworks"
-
-
-class Setting(Spec):
-    """One thing that a launch must set or leave out, because a default would refuse the plan or run another one."""
-
-    name: str
-    when: tuple[str, ...] = ()
-    """Conditions that all hold, by their names in `facts`; none: always."""
-    set: dict[str, str | bool] = {}
-    """Templates of values by their key: a flag, an environment variable or a path in a configuration; true: a flag
-    without a value."""
-    by: str = ""
-    """The value that chooses among `choices`."""
-    choices: dict[str, dict[str, str | bool]] = {}
-    """What is set as well where `by` has this value."""
-    unset: tuple[str, ...] = ()
-    """Keys that must be left out."""
-    why: str
-    """Template of the reason, with the values of the plan."""
-    source: str
-
-
-class LaunchFile(Spec):
-    """The launch settings of one framework at one release."""
-
-    framework: str
-    release: str
-    overlaps: dict[str, str] = {}
-    """The key that switches on an overlap, by its name among the runtime's `overlap`."""
-    settings: tuple[Setting, ...] = ()
 
 
 class LaunchSetting(NamedTuple):
@@ -73,41 +41,43 @@ def _spelled(key: str, value: str | bool) -> str:
     return f"{key}={text}" if key.isupper() else f"{key} {text}"
 
 
-@cache
-def launch_file(name: str) -> LaunchFile:
-    """The launch settings of that name, first those of a file that it is like, but for names that it has itself.
-
-    Raises `UnknownName`.
-    """
-    known = {file.name.removesuffix(".toml"): file for file in FILES.iterdir() if file.name.endswith(".toml")}
-    if name not in known:
-        raise UnknownName("launch", name, known)
-    entry = tomllib.loads(known[name].read_text("utf-8"))
-    like = launch_file(entry.pop("like")) if "like" in entry else None
-    own = LaunchFile(**entry)
-    if like is None:
-        return own
-    settings = {each.name: each for each in (*like.settings, *own.settings)}
-    return own.replace(overlaps={**like.overlaps, **own.overlaps}, settings=tuple(settings.values()))
-
-
 def launch_settings(plan: Plan, inputs: Inputs) -> list[LaunchSetting]:
     """What a launch of the plan must set, in the order of the file that the runtime names; none without one."""
     launch = inputs.runtime.launch
     if not launch:
         return []
-    facts = facts_of(plan, inputs)
-    settings = (
-        each for each in launch_file(launch).settings if all(holds(condition, facts) for condition in each.when)
-    )
-    return [_filled(setting, facts) for setting in settings]
+    file, facts, table = launch_file(launch), facts_of(plan, inputs), _table_of(launch)
+    fields = fields_beside_the_model(plan, inputs) | attention_fields(inputs.model)
+    spelled = spelled_fields(fields, facts, table) if table else {}
+    written = with_settings(spelled, file.settings, fields, facts)
+    asked = (each for each in file.settings if each.name and each.asks(facts))
+    told = (each for each in asked if not each.tells or written.keys() & {*each.tells})
+    in_python = table is not None and table.file == "python"
+    return [_filled(each, facts, written, in_python=in_python) for each in told]
 
 
-def _filled(setting: Setting, facts: Facts) -> LaunchSetting:
-    chosen = setting.choices.get(str(facts[setting.by]), {}) if setting.by else {}
-    templates = {**setting.set, **chosen}
-    values = {
-        key.format_map(facts): value if isinstance(value, bool) else value.format_map(facts)
-        for key, value in templates.items()
-    }
+def can_say(launch: str, field: str, value: Value) -> bool:
+    """Whether people are told of settings that say that a field has a value."""
+    told, table = {key for each in launch_file(launch).settings for key in each.tells}, _table_of(launch)
+    cases = [case for choice in table.choices for case in choice.cases] if table else []
+    return any(case.fields.get(field) == value and told & case.settings.keys() for case in cases)
+
+
+def _table_of(launch: str) -> LaunchTable | None:
+    """The table that spells the fields of a launch; None where there is none."""
+    name = launch_file(launch).fields or launch
+    return launch_table(name) if name in framework_files("fields") else None
+
+
+def _filled(setting: Setting, facts: Facts, written: Settings, *, in_python: bool) -> LaunchSetting:
+    keys = (*setting.tells, *(() if setting.told else setting.values(facts)))
+    values = {key: _told(written[key], in_python) for key in keys if key in written}
+    values |= {key: value.format_map(facts) for key, value in setting.told.items()}
     return LaunchSetting(setting.name, values, setting.unset, why=setting.why.format_map(facts), source=setting.source)
+
+
+def _told(value: Value, in_python: bool) -> str | bool:
+    """A value as it is told: as text, but for a flag without one."""
+    if value is True and not in_python:
+        return True
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from meshwright.errors import InvalidInput, quoted
 from meshwright.launch.facts import Facts, holds
 from meshwright.launch.forms import FORMS, Fields, read_value
-from meshwright.launch.table import Case, Choice, LaunchTable, Row, Value
+from meshwright.launch.framework import Setting, Value
+from meshwright.launch.table import Case, Choice, LaunchTable, Row
 
 Settings = dict[str, Value]
 """Values by key, as `LaunchTable` has them."""
@@ -40,6 +42,19 @@ def settings_of(fields: Fields, facts: Facts, table: LaunchTable) -> Settings:
 
     facts: what conditions of the table may name.
     """
+    return with_settings(spelled_fields(fields, facts, table), table.settings, fields, facts)
+
+
+def with_settings(spelled: Settings, beside: Iterable[Setting], fields: Fields, facts: Facts) -> Settings:
+    """Settings that say fields with those that are set beside them where a plan asks for it; no flag that is off."""
+    for each in beside:
+        if each.asks(facts):
+            spelled = spelled | {key: filled(value, fields | facts) for key, value in each.values(facts).items()}
+    return {key: value for key, value in spelled.items() if value is not False or not key.startswith("--")}
+
+
+def spelled_fields(fields: Fields, facts: Facts, table: LaunchTable) -> Settings:
+    """The settings of the rows and the choices of a table that say these fields; false: a flag that is off."""
     settings: Settings = {}
     for name, row in table.rows.items():
         if all(holds(condition, facts) for condition in row.when) and _spells(row, fields.get(name)):
@@ -47,10 +62,7 @@ def settings_of(fields: Fields, facts: Facts, table: LaunchTable) -> Settings:
     for choice in table.choices:
         if case := _chosen(choice, fields, facts):
             settings |= {key: filled(value, fields | facts) for key, value in (case.settings | case.also).items()}
-    for constant in table.constants:
-        if all(holds(condition, facts) for condition in constant.when):
-            settings |= {key: filled(value, fields | facts) for key, value in constant.settings.items()}
-    return {key: value for key, value in settings.items() if value is not False or not key.startswith("--")}
+    return settings
 
 
 def understand(settings: Settings, table: LaunchTable) -> Understood:
@@ -77,7 +89,7 @@ def understand(settings: Settings, table: LaunchTable) -> Understood:
         if name not in fields and row.default is not None:
             value = _reckoned(row.default, fields)
             fields |= {} if value is None else {name: value}
-    known = table.keys | {key for constant in table.constants for key in constant.settings} | table.to_fill.keys()
+    known = table.keys | {key for each in table.settings for key in each.every_value} | table.to_fill.keys()
     known |= {key for key, value in table.as_priced.items() if settings.get(key) == value}
     others = {key: value for key, value in settings.items() if key not in known}
     unpriced = {key: value for key, value in others.items() if key in table.unpriced}

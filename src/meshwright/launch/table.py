@@ -1,21 +1,21 @@
 """Table: how one framework, at one release, spells the fields of a plan and its question, for writing and for reading.
 
-A file of `launch/tables/` is read forwards by `spelling.settings_of` and backwards by `spelling.understand`.
+The `fields.toml` of a folder of `launch/frameworks/` is read forwards by `spelling.settings_of` and backwards by
+`spelling.understand`. With it goes what is set beside the fields, see `framework`.
 """
 
 from __future__ import annotations
 
 import tomllib
 from functools import cache
-from importlib import resources
 from typing import Any, ClassVar, Literal
 
-from meshwright.errors import UnknownName
-from meshwright.specs.base import Spec
+from pydantic import model_validator
 
-FILES = resources.files("meshwright.launch") / "tables"
-Value = bool | int | float | str | list[Any]
-"""Of a setting, as JSON and TOML have them; a flag of a command line is true, its other values are text."""
+from meshwright.errors import UnknownName
+from meshwright.launch.framework import Setting, Value, framework_files, framework_text, launch_file
+from meshwright.schedules.records import SCHEDULE_NAMES
+from meshwright.specs.base import Spec
 
 
 class Row(Spec):
@@ -29,6 +29,8 @@ class Row(Spec):
     """How the value is written; see `forms`."""
     values: dict[str, Value] = {}
     """The framework's values by those of the field, where they are not the same."""
+    schedules_of: str = ""
+    """The framework whose names of pipeline schedules are the values, as the records of `schedules` have them."""
     default: Value | None = None
     """The field's value where the setting is left out; with fields in braces, their product or quotient. None: unknown
     without it."""
@@ -36,6 +38,22 @@ class Row(Spec):
     """Conditions, by their names in `facts`, under which it is written; it is always read."""
     aliases: tuple[str, ...] = ()
     """Other keys that are read like it, of older releases or shorter."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_schedules(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        whose = entry.get("schedules_of")
+        return entry | {"values": schedules_of(whose)} if whose else entry
+
+
+def schedules_of(framework: str) -> dict[str, Value]:
+    """What a framework calls the pipeline schedules that it has, by their own names.
+
+    >>> schedules_of("nanotron")
+    {'1f1b': '1f1b', 'gpipe': 'afab'}
+    """
+    theirs = {name: each.record.framework_names.get(framework) for each, name in SCHEDULE_NAMES.items()}
+    return {name: called for name, called in theirs.items() if called}
 
 
 class Case(Spec):
@@ -64,16 +82,6 @@ class Choice(Spec):
         names = [name for case in self.cases for name in case.fields]
         filled = [str(value) for case in self.cases for value in case.settings.values() if "{" in str(value)]
         return (names or [each.strip("{") for each in filled] or [""])[0].partition(".")[0]
-
-
-class Constant(Spec):
-    """Settings that are always the same because the prediction rests on them, or because the framework demands them."""
-
-    settings: dict[str, Value]
-    when: tuple[str, ...] = ()
-    why: str
-    left_out: dict[str, Value] = {}
-    """Of settings whose other values are not priced: what the framework takes where they are left out."""
 
 
 class Carried(Spec):
@@ -139,7 +147,8 @@ class LaunchTable(Spec):
     """Of a framework that splits weights of some models alone over tensor-parallel ranks: their `model_type`s."""
     fixed: dict[str, Value] = {}
     """Fields that it has at one value alone."""
-    constants: tuple[Constant, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    """What is set beside the fields."""
     carried: tuple[Carried, ...] = ()
     recipe: dict[str, tuple[str, ...]] = {}
     """Of settings that a recipe in Python has elsewhere than at `model`: the fields, some with a value of their own."""
@@ -171,7 +180,7 @@ class LaunchTable(Spec):
 
 def launch_tables() -> list[str]:
     """Names of the tables."""
-    return sorted(file.name.removesuffix(".toml") for file in FILES.iterdir() if file.name.endswith(".toml"))
+    return framework_files("fields")
 
 
 @cache
@@ -179,7 +188,7 @@ def launch_table(name: str) -> LaunchTable:
     """The table of that name; raises `UnknownName` with the nearest ones."""
     if name not in launch_tables():
         raise UnknownName("framework with a launch table", name, launch_tables())
-    entry = tomllib.loads(_written(name))
+    entry = tomllib.loads(framework_text(name, "fields")) | {"settings": launch_file(name).settings}
     if "like" not in entry:
         return LaunchTable(**entry)
     return launch_table(entry.pop("like")).replace(**entry)
@@ -187,14 +196,8 @@ def launch_table(name: str) -> LaunchTable:
 
 def table_of(runtime: str) -> str | None:
     """The name of the table of a runtime's own framework and release; None where there is none."""
-    naming = (name for name in launch_tables() if f'"{runtime}"' in _written(name))
+    naming = (name for name in launch_tables() if f'"{runtime}"' in framework_text(name, "fields"))
     return next((name for name in naming if runtime in launch_table(name).runtimes), None)
-
-
-@cache
-def _written(name: str) -> str:
-    """A table as it is written: only those that mention a runtime are parsed for it."""
-    return (FILES / f"{name}.toml").read_text("utf-8")
 
 
 def table_named(name: str) -> str:

@@ -6,9 +6,10 @@ import tomllib
 from functools import cache
 from importlib import resources
 
-from meshwright.launch.facts import Facts, facts_of, holds
+from meshwright.launch.facts import Facts, facts_of
+from meshwright.launch.framework import Setting, Value
 from meshwright.launch.spelling import Settings, filled
-from meshwright.launch.table import Constant, LaunchTable, Value
+from meshwright.launch.table import LaunchTable
 from meshwright.layout.plan import Plan
 from meshwright.specs.base import Spec
 from meshwright.specs.behaviours import with_behaviours
@@ -61,24 +62,24 @@ def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings)
     settings whose other values are not priced.
     """
     facts, notes = facts_of(plan, inputs), []
-    for constant in table.constants:
-        if not all(holds(condition, facts) for condition in constant.when):
+    for each in table.settings:
+        if not each.asks(facts):
             continue
         missing = [
             key if value is True else f"{key}={filled(value, facts)}"
-            for key, value in constant.settings.items()
-            if table.recipe.get(key) != () and _differs(constant, key, facts, settings)
+            for key, value in each.values(facts).items()
+            if table.recipe.get(key) != () and _differs(each, key, facts, settings)
         ]
         if missing:
-            notes.append(f"priced as if {' and '.join(missing)} stood in it: {constant.why}")
+            notes.append(f"priced as if {' and '.join(missing)} stood in it: {each.why.format_map(facts)}")
     return notes
 
 
-def _differs(constant: Constant, key: str, facts: Facts, settings: Settings) -> bool:
+def _differs(setting: Setting, key: str, facts: Facts, settings: Settings) -> bool:
     """Whether a file does not say what a setting is priced as; what a recipe spells in other fields is on or off."""
-    wanted, given = constant.settings[key], settings.get(key)
-    if key in constant.left_out and (isinstance(wanted, bool) or given is not True):
-        return not _same(settings.get(key, constant.left_out[key]), filled(wanted, facts))
+    wanted, given = setting.values(facts)[key], settings.get(key)
+    if key in setting.left_out and (isinstance(wanted, bool) or given is not True):
+        return not _same(settings.get(key, setting.left_out[key]), filled(wanted, facts))
     return (wanted is True or key.isupper() or given is True) and not _is_set(settings, key)
 
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from meshwright.launch.framework import Value
 from meshwright.launch.spelling import Settings
-from meshwright.launch.table import Value
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,

@@ -50,7 +50,7 @@ def known_to_deepspeed(understood: Understood, read: LaunchSettings) -> Understo
     keys, table = deepspeed_json(read).keys(), launch_table("deepspeed")
     left = {key: value for key, value in understood.unknown.items() if key in keys}
     ignored = understand(left, table).ignored
-    constants = {key: value for constant in table.constants for key, value in constant.settings.items()}
+    constants = {key: value for each in table.settings for key, value in each.every_value.items()}
     priced = {key for key, value in left.items() if key in constants and str(value) == str(constants[key])}
     unknown = {key: value for key, value in understood.unknown.items() if key not in ignored and key not in priced}
     return replace(understood, ignored=understood.ignored | ignored, unknown=unknown)

@@ -10,10 +10,10 @@ from importlib import resources
 from typing import NamedTuple
 
 from meshwright.launch.facts import Facts, holds
+from meshwright.launch.framework import Value
 from meshwright.launch.imports.conditions import Said, fulfilled, keys_of
 from meshwright.launch.imports.nearest import nearest_word
 from meshwright.launch.spelling import Settings
-from meshwright.launch.table import Value
 from meshwright.specs.base import Spec
 
 FILES = resources.files("meshwright.launch.imports") / "demands"

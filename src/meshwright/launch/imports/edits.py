@@ -8,9 +8,10 @@ import shlex
 from collections.abc import Collection
 from typing import NamedTuple
 
+from meshwright.launch.framework import Value
 from meshwright.launch.imports.places import kin_of
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
-from meshwright.launch.table import LaunchTable, Value
+from meshwright.launch.table import LaunchTable
 
 _ENDS = {"yaml": ":", "json": '"\\s*:', "toml": "\\s*=", "python": "="}
 """What follows the name of a key."""

@@ -65,7 +65,7 @@ def _switch(setting: FileSetting, table: LaunchTable) -> bool:
     """Whether a flag takes no value."""
     cases = [case for choice in table.choices for case in choice.cases]
     values = [case.settings.get(setting.key, case.also.get(setting.key)) for case in cases]
-    values += [constant.settings.get(setting.key) for constant in table.constants]
+    values += [each.every_value.get(setting.key) for each in table.settings]
     forms = [row.form for row in table.rows.values() if row.key == setting.key]
     return "switch" in forms or (any(value is True for value in values) and not forms)
 

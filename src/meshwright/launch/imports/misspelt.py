@@ -33,7 +33,7 @@ def misspelt_rules(
     """
     if name not in STRICT:
         return ()
-    constant = {key for each in table.constants for key in each.settings}
+    constant = {key for each in table.settings for key in each.every_value}
     known = table.keys | constant | table.unpriced.keys()
     if name == "megatron-bridge":
         known, unknown = _fields(known, table), _unknown_fields(unknown, given)

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from meshwright.launch.export import Launch
-from meshwright.launch.table import LaunchTable, Value
+from meshwright.launch.framework import Value
+from meshwright.launch.table import LaunchTable
 from meshwright.launch.writers.comments import commented
 from meshwright.launch.writers.start import batch_file, torchrun
 from meshwright.launch.writers.trees import json_text

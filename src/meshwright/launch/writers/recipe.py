@@ -9,9 +9,9 @@ from typing import Any
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import Launch
 from meshwright.launch.forms import read_value
+from meshwright.launch.framework import Value
 from meshwright.launch.refusals import refusal
 from meshwright.launch.spelling import Settings
-from meshwright.launch.table import Value
 from meshwright.launch.writers.comments import commented, used_imports
 from meshwright.launch.writers.start import batch_file, start_script, torchrun
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from meshwright.launch.table import Value
+from meshwright.launch.framework import Value
 from meshwright.launch.writers.comments import commented
 
 

@@ -61,7 +61,7 @@ class Runtime(Spec):
     rules: tuple[RuleReference, ...] = ()
     """Rules that the framework adds to those that hold for every plan."""
     launch: str = ""
-    """Name of the settings of its launches, a file in `launch/frameworks/`; none: nothing is known of them."""
+    """Name of the settings of its launches, a folder of `launch/frameworks/`; none: nothing is known of them."""
     assumed: Assumed = ()
     """Behaviours without a published number, for the user's eyes."""
     replaced: tuple[ReplacedBehaviour, ...] = ()

@@ -79,5 +79,5 @@ def _words(arguments: dict[str, str]) -> Iterator[str]:
 def _known_flags() -> frozenset[str]:
     """Every flag that says a field of the plan or its question, or switches how the runtime works."""
     table = import_table("megatron-lm")
-    constants = (key for constant in table.constants for key in constant.settings)
-    return frozenset({*table.keys, *constants, *switches("megatron-lm"), "--padded-vocab-size"})
+    beside = (key for each in table.settings for key in each.every_value)
+    return frozenset({*table.keys, *beside, *switches("megatron-lm"), "--padded-vocab-size"})
