@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from meshwright.answers.launch_files import launch_files
 from meshwright.errors import UnknownName
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import fields_of
@@ -69,6 +70,14 @@ ENDS = {"pp": 4, "vpp": 2, "first_stage_layers": 4}
 Asked = tuple[Inputs, dict[str, Any]]
 TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("single_connection", (LLAMA, {"tp": 8}), (BLACKWELL, {"tp": 8}), "CUDA_DEVICE_MAX_CONNECTIONS=1: tp 8 x cp 1"),
+    (
+        "connections_of_expert_overlap",
+        (OVERLAPPED, {"tp": 2, "ep": 8}),
+        (OVERLAPPED, {"ep": 8}),
+        "CUDA_DEVICE_MAX_CONNECTIONS=32: exchanges of experts",
+    ),
+    ("single_connection", (LLAMA, {"tp": 8}), (OVERLAPPED, {"tp": 2, "ep": 8}), "CONNECTIONS=1: tp 8 x cp 1 needs it"),
+    ("several_connections", (LLAMA, {"zero": 3}), (OVERLAPPED, {"dp": 8, "tp": 2, "ep": 8, "zero": 2}), "unset or"),
     ("several_connections", (LLAMA, {"zero": 3}), (LLAMA, {"zero": 1}), "no CUDA_DEVICE_MAX_CONNECTIONS: unset or"),
     (
         "megatron_fsdp",
@@ -420,6 +429,26 @@ def test_a_launch_has_keys_and_values_apart_from_the_reason() -> None:
     assert told((LATENT, {}))["latent_attention"].unset == ("--group-query-attention",)
     layout = told((LLAMA, {"pp": 5}))["uneven_layers"].set
     assert layout == {"--pipeline-model-parallel-layout": "Et*6|t*7|t*7|t*6|t*6L"}
+
+
+def test_weights_have_as_many_shards_as_tensor_parallel_ranks() -> None:
+    """Megatron refuses fewer, so that people are not told of 1 for every plan."""
+    setting = told((LLAMA, {"tp": 8}))["weight_shards"]
+    assert not setting.set
+    assert str(setting).startswith("no --tensor-parallel-num-weight-shards: left out, it is tp 8; more multiply")
+
+
+def test_the_length_is_told_by_the_field_that_bridge_compares() -> None:
+    """Source: Megatron-Bridge@067f987df03b training/config.py L304, L1642: dataset.seq_length."""
+    assert told((BRIDGE, {}))["sequence_lengths"].set == {"dataset.seq_length": "4096"}
+
+
+def test_one_tensor_parallel_rank_has_no_exchange_to_overlap() -> None:
+    """Megatron-LM refuses --tp-comm-overlap without sequence parallelism, and the launch was refused with it."""
+    inputs = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, ["tensor_parallel_overlap=on"]))
+    alone, split = Plan(dp=64, zero=1, num_microbatches=4), Plan(tp=8, sp=True, dp=8, zero=1, num_microbatches=32)
+    files = [launch_files(plan, inputs, "megatron-lm").files["train.sh"] for plan in (alone, split)]
+    assert ["--tp-comm-overlap" in each for each in files] == [False, True]
 
 
 def test_the_batch_is_told_as_three_numbers_that_agree() -> None:

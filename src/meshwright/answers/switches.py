@@ -10,7 +10,7 @@ from meshwright.answers.records import fields_of, priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.facts import facts_of
 from meshwright.launch.framework import launch_file
-from meshwright.launch.settings import launch_settings
+from meshwright.launch.settings import launch_settings, spelled_setting
 from meshwright.layout.plan import Plan
 from meshwright.search.constraint_costs import constrained
 from meshwright.search.knobs import question_changes
@@ -138,10 +138,10 @@ def overlap_flag(name: str, plan: Plan, inputs: Inputs) -> str:
 
 
 def newly_set(plan: Plan, after: Inputs, before: Inputs) -> str:
-    """What the launch of a plan sets for a switch alone, as `--flag value`."""
+    """What the launch of a plan sets for a switch alone, as `--flag value VARIABLE=value`."""
     old, new = (_all_set(plan, inputs) for inputs in (before, after))
     changed = {key: value for key, value in new.items() if old.get(key) != value}
-    return " ".join(key if value is True else f"{key} {value}" for key, value in changed.items())
+    return " ".join(spelled_setting(key, value) for key, value in changed.items())
 
 
 def _all_set(plan: Plan, inputs: Inputs) -> dict[str, str | bool]:

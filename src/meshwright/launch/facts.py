@@ -151,7 +151,6 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
         "latent_attention": any(kind.attention.latent for kind in model.layer_kinds),
         "learned_positions": model.learned_positions,
         "model": model.name,
-        "overlaps_experts": any(overlaps_micro_batches(plan, inputs, kind) for kind in model.layer_kinds),
         "own_head_size": own_size,
         "padded_vocabulary": -(-model.vocab_size // (multiple * plan.tp)) * multiple * plan.tp,
         "read_from_config": was_read(model),
@@ -169,6 +168,8 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
 
 def _numbers(plan: Plan, inputs: Inputs) -> Facts:
     accelerator, job, runtime, recipe = inputs.cluster.accelerator, inputs.job, inputs.runtime, inputs.recipe
+    ordered, split = (accelerator.compute_capability or 0) < BLACKWELL, plan.tp > 1 or plan.cp > 1
+    overlapped = any(overlaps_micro_batches(plan, inputs, kind) for kind in inputs.model.layer_kinds)
     hybrid = accelerator.domain_spans_nodes or runtime.communication.fused_kernels == "hybrid_ep"
     return {
         "accelerator": accelerator.id,
@@ -200,7 +201,9 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes < FP32_BYTES,
         "offloads_states": inputs.runtime.storage.offloads_states,
         "optimizer_bytes": f"{float(optimizer_bytes(plan, inputs)):g}",
-        "orders_kernels_by_connection": (accelerator.compute_capability or 0) < BLACKWELL,
+        "orders_kernels_by_connection": ordered,
+        "overlaps_experts": overlapped,
+        "overlaps_experts_by_connection": overlapped and ordered and split,
         "precision": job.precision,
         "quantises": recipe.quantises,
         "quantises_split_bias": recipe.quantises and plan.tp > 1 and _has_output_bias(inputs),

@@ -26,14 +26,14 @@ class LaunchSetting(NamedTuple):
     source: str
 
     def __str__(self) -> str:
-        flags = [_spelled(key, value) for key, value in self.set.items()]
+        flags = [spelled_setting(key, value) for key, value in self.set.items()]
         flags = [" ".join(flags)] if flags and all(flag.startswith("--") for flag in flags) else flags
         parts = [*flags, *(f"no {key}" for key in self.unset)]
         listed = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
         return f"{listed}: {self.why}" if listed else self.why
 
 
-def _spelled(key: str, value: str | bool) -> str:
+def spelled_setting(key: str, value: str | bool) -> str:
     """A setting as people write it: `--flag value`, `VARIABLE=value` or `path value`."""
     if value is True:
         return key
