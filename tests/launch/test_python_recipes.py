@@ -70,6 +70,23 @@ def test_targets_of_one_assignment_have_each_their_own_value(tmp_path: Path) -> 
         imported(tmp_path, RECIPES + f"\ndef mine():\n{opened}    return config\n", function="mine")
 
 
+def test_one_value_is_given_to_several_targets(tmp_path: Path) -> None:
+    """All of them have it, from before the assignment; no change of the file writes over it for one of them."""
+    body = (
+        "    config = llama3_8b()\n"
+        "    one, four = 4, 1\n"
+        "    one, four = pair = four, one\n"
+        "    config.parallelism.tensor_parallel_degree = config.parallelism.pipeline_parallel_degree = two = 2\n"
+        "    config.parallelism.context_parallel_degree = four\n"
+        "    config.parallelism.data_parallel_replicate_degree = 1\n"
+    )
+    question = imported(tmp_path, RECIPES + f"\ndef mine():\n{body}    return config\n", function="mine")
+    assert (question.plan.tp, question.plan.pp, question.plan.cp) == (2, 2, 4)
+    spans = {each.key.rpartition(".")[2]: each.span for each in question.settings.settings}
+    assert spans["tensor_parallel_degree"] is spans["pipeline_parallel_degree"] is None
+    assert spans["data_parallel_replicate_degree"]
+
+
 def test_functions_that_call_each_other_are_read_once(tmp_path: Path) -> None:
     again = RECIPES.replace("    model_spec = model", "    llama3_8b_pipeline()\n    model_spec = model")
     with pytest.raises(InvalidInput, match="holds 2 recipes; name one: --set function=NAME"):

@@ -76,10 +76,10 @@ class _Reader:
                 self.modules += [each.name for each in statement.names]
             elif isinstance(statement, ast.ImportFrom):
                 self.modules.append(statement.module or "")
-            elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-                self._assigned(statement.targets[0], statement.value)
+            elif isinstance(statement, ast.Assign):
+                self._assigned(statement.targets, statement.value)
             elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-                self._assigned(statement.target, statement.value)
+                self._assigned([statement.target], statement.value)
             elif isinstance(statement, ast.Return | ast.Expr) and statement.value is not None:
                 self._tree("", statement.value, 0)
             elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -131,13 +131,16 @@ class _Reader:
             first = call.args[0].id if isinstance(call.args[0], ast.Name) else None
         return called if first is None or isinstance(first, list) else f"{called} {first}"
 
-    def _assigned(self, target: ast.expr, value: ast.expr) -> None:
-        pairs = list(_unpacked(target, value))
+    def _assigned(self, targets: list[ast.expr], value: ast.expr) -> None:
+        """A value by one name or by several; that of several is changed nowhere, as it would change for all of them."""
+        pairs, before = [pair for target in targets for pair in _unpacked(target, value)], {*map(id, self.settings)}
         for each, part in pairs:
             name, _, rest = (_path(each) or "").partition(".")
             if name:
                 self._tree(rest or name, part, 0)
         self._named(*((each.id, part) for each, part in pairs if isinstance(each, ast.Name)))
+        if len(targets) > 1:
+            self.settings = [each if id(each) in before else replace(each, span=None) for each in self.settings]
 
     def _tree(self, path: str, node: ast.expr, depth: int) -> None:
         if depth > MAX_DEPTH:
