@@ -38,7 +38,7 @@ def first_rows(*columns: IntColumn) -> tuple[IntColumn, IntColumn]:
     count = len(columns[0])
     if count <= 1:
         return np.arange(count), np.zeros(count, dtype=np.int64)
-    code: IntColumn = np.zeros(count, dtype=np.int64)
+    code: IntColumn = np.zeros(1, dtype=np.int64)
     radix, least = 1, 0
     for column in columns:
         low, high = int(np.minimum.reduce(column)), int(np.maximum.reduce(column))
@@ -51,11 +51,14 @@ def first_rows(*columns: IntColumn) -> tuple[IntColumn, IntColumn]:
         # In place: code * width + column, of which the least is taken away when all columns are in.
         if radix > 1:
             code *= width
-        code += column
+            code += column
+        else:
+            code = column.astype(np.int64)
         least = least * width + low
         radix *= width
-    code -= least
-    return _places(code, radix) if radix > 1 else (np.zeros(1, dtype=np.int64), code)
+    if least:
+        code -= least
+    return _places(code, radix) if radix > 1 else (code, np.zeros(count, dtype=np.int64))
 
 
 def _places(code: IntColumn, radix: int) -> tuple[IntColumn, IntColumn]:

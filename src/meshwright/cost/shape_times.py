@@ -27,8 +27,9 @@ class ShapeTimes:
     """
 
     inputs: Inputs
-    _places: dict[bool, dict[tuple[int, ...], int]] = field(default_factory=dict)
-    """Of every shape the row of its times, with or without layers that are not recomputed."""
+    _places: dict[bool, dict[bytes, int]] = field(default_factory=dict)
+    """Of every shape, as the bytes of its fields, the row of its times, with or without layers that are not recomputed.
+    """
     _times: dict[bool, UnitTimes] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -36,15 +37,18 @@ class ShapeTimes:
 
     def of(self, shapes: Plans, *, some_not_recomputed: bool) -> UnitTimes:
         """The times of some shapes, in their order; shapes: of `micro_batch_shapes`, columns (k,)."""
-        keys = [*zip(*(getattr(shapes, name).tolist() for name in shape_fields(self.inputs)), strict=True)]
+        fields = np.stack([getattr(shapes, name) for name in shape_fields(self.inputs)], axis=1)
+        keys = fields.view(np.dtype((np.void, fields.itemsize * fields.shape[1])))[:, 0].tolist()
         places = self._places.setdefault(some_not_recomputed, {})
-        missing = [row for row, key in enumerate(keys) if key not in places]
-        if missing:
-            self._add(shapes.some(np.array(missing)), some_not_recomputed)
+        rows = np.array([places.get(key, -1) for key in keys], dtype=np.int64)
+        missing = np.flatnonzero(rows < 0)
+        if len(missing):
+            self._add(shapes.some(missing), some_not_recomputed)
+            rows[missing] = np.arange(len(places), len(places) + len(missing))
             places |= {keys[row]: place for place, row in enumerate(missing, start=len(places))}
         if len(missing) == len(places):
             return self._times[some_not_recomputed]
-        return gathered(self._times[some_not_recomputed], np.array([places[key] for key in keys], dtype=np.int64))
+        return gathered(self._times[some_not_recomputed], rows)
 
     def _add(self, shapes: Plans, some_not_recomputed: bool) -> None:
         """Price shapes that are new."""

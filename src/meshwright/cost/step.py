@@ -191,6 +191,8 @@ def _pipeline(footprints: Footprints, units: UnitTimes, plans: Layout, slowest: 
 
 def _less_not_recomputed(whole: PassTimes, runs: Runs, units: UnitTimes) -> PassTimes:
     """The passes of the whole model, less what the layers that full recomputation leaves out save."""
+    if not units.layers_not_recomputed:
+        return whole
     shape, counts = runs.shapes.of_plan, runs.stages.model_layers_not_recomputed[runs.stages.start]
     for kind, (layer, plain) in enumerate(zip(units.layers, units.layers_not_recomputed, strict=False)):
         whole = combined(

@@ -90,12 +90,12 @@ def layer_by_layer(
     (chosen,); packing: of the messages before they are spread over stages. Returns bytes and seconds. Source:
     `sharded_exchanges`, `end_exchanges`.
     """
-    inputs, stages, plan = footprints.inputs, footprints.stages, footprints.stages.plan[chosen]
-    rows, in_flight, stage = footprints.plans.some(plan), stages.in_flight_micro_batches[chosen], stages.stage[chosen]
-    times = gathers_per_step(rows, inputs, in_flight, stage)
-    of_ends = end_gathers(rows, inputs, in_flight, stage)
+    inputs, plan, of_stage = footprints.inputs, footprints.stages.plan[chosen], footprints.pipelines.of_stage[chosen]
+    rows, stages = footprints.plans.some(plan), footprints.pipelines.stages.some(of_stage)
+    times = gathers_per_step(rows, inputs, stages.in_flight_micro_batches, stages.stage)
+    of_ends = end_gathers(rows, inputs, stages.in_flight_micro_batches, stages.stage)
     # Parameters of the distinct stages, (k,), and messages of every chosen one.
-    (own,), like = distinct_rows(footprints.pipelines.of_stage[chosen])
+    (own,), like = distinct_rows(of_stage)
     held = footprints.pipelines.stages.apart(own)
     plans = footprints.pipelines.plans.some(footprints.pipelines.stages.plan[own])
     ends = _ends(plans, held, inputs)
@@ -116,7 +116,7 @@ def layer_by_layer(
         exchanges = sharded_exchanges(
             inputs, next(messages), column(layer.dense + layer.experts)[like], *passes[index], unsharded, times
         )
-        yield StageWeights(kind.name, stages.layers[chosen, index], exchanges)
+        yield StageWeights(kind.name, stages.layers[:, index], exchanges)
 
 
 def _ends(plans: Plans, stages: Stages, inputs: Inputs) -> dict[str, FloatColumn]:

@@ -38,8 +38,10 @@ class DataExchange(NamedTuple):
     """All gradients once."""
     gather: tuple[Message, ...]
     """All parameters once."""
-    pieces: Numbers
-    """Buckets or chunks that go one by one."""
+    last_reduced: Floats
+    """Seconds of the bucket or chunk of gradients that goes last, which nothing hides."""
+    first_gathered: Floats
+    """Seconds of the one of parameters that goes first, likewise."""
     passes: Floats
     """Passes of one micro-batch that either may run beside."""
     earlier: Floats
@@ -94,13 +96,13 @@ def data_exchange(
         size = _gradient_bytes(experts / pieces, inputs)
         summed = (*summed, communicator("edp", plan, inputs).message("all_reduce", GRADIENTS, size))
     shards = shard_messages(plan, inputs, parameters / pieces, experts / pieces, ends / pieces)
+    reduce = (*repeated(summed, where(scatters, 0, pieces)), *repeated(shards.scatter, where(scatters, pieces, 0)))
+    gather = _gathered_again(plan, inputs, shards.gather, parameters, matrices, pieces)
     return DataExchange(
-        reduce=(
-            *repeated(summed, where(scatters, 0, pieces)),
-            *repeated(shards.scatter, where(scatters, pieces, 0)),
-        ),
-        gather=_gathered_again(plan, inputs, shards.gather, parameters, matrices, pieces),
-        pieces=pieces,
+        reduce=reduce,
+        gather=gather,
+        last_reduced=total_seconds(reduce) / pieces,
+        first_gathered=total_seconds(gather) / pieces,
         passes=where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0),
         earlier=where(interleaved, 0.0, 1.0 * stage),
     )
@@ -166,14 +168,13 @@ def data_exchanges(
     >>> float(last.window), float(gather.window)  # seconds that may hide them
     (0.2, 0.1)
     """
-    reduce, gather, pieces, passes, earlier = exchange
+    reduce, gather, last, first, passes, earlier = exchange
     share = inputs.runtime.overlap.data_parallel
-    first, last = total_seconds(reduce) / pieces, total_seconds(gather) / pieces
-    before = Exchange("dp", "step", reduce, times=reductions, window=backward, share=share, unhidden=first)
+    before = Exchange("dp", "step", reduce, times=reductions, window=backward, share=share, unhidden=last)
     return (
         before,
         before._replace(times=1, window=passes * backward, slack=earlier * backward),
-        Exchange("dp", "step", gather, window=passes * forward, share=share, unhidden=last, slack=earlier * forward),
+        Exchange("dp", "step", gather, window=passes * forward, share=share, unhidden=first, slack=earlier * forward),
     )
 
 

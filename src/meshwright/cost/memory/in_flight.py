@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, Ints
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, Ints, column, some
 from meshwright.cost.comms.pipeline import message_bytes, message_parts
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import Linear, projections
@@ -33,8 +33,8 @@ class InFlight(NamedTuple):
     """Alive for a moment in one layer's backward, with what it computes again."""
     logits: FloatColumn
     """While the cross-entropy works backward on one micro-batch, with what others in flight keep of theirs."""
-    unjoined: FloatColumn
-    """Free while the logits are alive, in pieces too small for them."""
+    unjoined: Floats
+    """Free while the logits are alive, in pieces too small for them; 0 where no stage has such."""
     messages: FloatColumn
     """Buffers for messages of other stages, and what was sent or put out and is kept until its backward is done."""
 
@@ -70,12 +70,12 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     """
     # Counts of the distinct stages, (q,), and sizes of the distinct shapes of a micro-batch, (k,), with the row of
     # every stage among either, (r,).
-    stages, pipelines, shapes, microbatches = runs.stages, runs.pipelines, runs.shapes, runs.plans.num_microbatches
+    stages, pipelines, shapes = runs.stages, runs.pipelines, runs.shapes
     held, sizes = pipelines.stages, alone(shapes.plans)
     of_stage, shape = pipelines.of_stage, shapes.of_plan.take(stages.plan)
 
-    def kept(counts: IntColumn | FloatColumn | BoolColumn, size: Floats) -> FloatColumn:
-        return (1.0 * counts).take(of_stage) * spread(size, shape)
+    def kept(counts: IntColumn | FloatColumn | BoolColumn, size: Floats) -> Floats:
+        return (1.0 * counts).take(of_stage) * spread(size, shape) if some(size) else 0.0
 
     # Layers in flight of each kind, with recomputation and without, (q, kinds).
     share = _share_on_device(held, inputs)[:, None]
@@ -95,21 +95,13 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
             activations = activations + kept(without[:, kind], others.saved - others.tables - saved)
         if held.waiting_layers.any():
             activations = activations + kept(held.waiting_layers[:, kind], waiting_bytes(sizes, inputs, layer_kind))
-    # Messages between stages, and what is sent or put out and stays, (r,).
     waiting, output = loss_waiting(pipelines, end, shape, inputs)
-    parts, residual = spread(message_parts(sizes, inputs), shape), spread(message_bytes(sizes, inputs), shape)
-    # DeepSpeed's last stage frees no outputs: those in its second buffer stay while it works on another micro-batch.
-    if inputs.runtime.pipeline.keeps_messages:
-        output = output + (microbatches[stages.plan] > 1) * spread(end.output, shape)
-    messages = (
-        _messages(stages, microbatches.take(stages.plan), parts, inputs) * residual + held.head.take(of_stage) * output
-    )
     return InFlight(
-        activations=activations,
+        activations=column(activations),
         working=working,
         logits=kept(held.head, end.working) + np.maximum(held.in_flight_at_head - 1, 0).take(of_stage) * waiting,
         unjoined=kept(held.head, end.unjoined),
-        messages=np.where(is_pipelined(pipelines), messages, 0.0),
+        messages=np.where(is_pipelined(pipelines), _message_bytes(runs, shape, end, output, inputs), 0.0),
     )
 
 
@@ -145,29 +137,55 @@ def loss_waiting(pipelines: Pipelines, end: HeadMemory, shape: IntColumn, inputs
     return spread(end.waiting, shape) + sent, sent
 
 
-def _messages(stages: Stages, num_microbatches: IntColumn, parts: Ints, inputs: Inputs) -> FloatColumn:
-    """How many messages a stage of a pipeline has buffers for, beside those that are counted as activations.
+def _message_bytes(runs: Runs, shape: IntColumn, end: HeadMemory, output: Floats, inputs: Inputs) -> FloatColumn:
+    """Buffers for messages between stages, and what is sent or put out and stays, of every stage; bytes, shape (r,).
 
-    Two, but none on the last stage of one chunk a rank, whose peak is while the loss works backward: what it has
-    received is an activation then, and nothing is sent yet. Where it keeps messages, two also there, and of each
-    micro-batch in flight what it has received and sent, or of scattered ones its part of what it has sent, of which
-    backward holds one, and its gradient, whole. Or, allocated ahead, all that it
-    receives, and each output until its backward, less the inputs that layers keep; with one chunk a rank also the
-    gradient that it sent last. num_microbatches: of every stage's plan; parts: that messages are scattered in; counts,
-    shape (r,).
+    shape: of every stage; end: of every shape, bytes; output: what `loss_waiting` says is put out, bytes.
     """
-    if inputs.runtime.pipeline.keeps_messages:
-        sends, scattered = 1 - stages.head, parts > 1
-        each = sends + np.where(scattered, 0, 1 - stages.embedding)
-        whole = np.where(scattered, 2.0 * parts * sends, 0.0)
-        micro_batches: FloatColumn = 2.0 + stages.in_flight_micro_batches * each + whole
-        return micro_batches
-    one_chunk = stages.in_flight_chunks == stages.in_flight_micro_batches
-    if not inputs.runtime.pipeline.receives_ahead:
-        return np.where(stages.head & one_chunk, 0.0, 2.0)
+    pipeline, held, of_stage = inputs.runtime.pipeline, runs.pipelines.stages, runs.pipelines.of_stage
+    sizes, micro_batches = alone(runs.shapes.plans), runs.plans.num_microbatches
+    if pipeline.keeps_messages:
+        counts = _kept_messages(runs.stages, spread(message_parts(sizes, inputs), shape))
+        # DeepSpeed's last stage frees no outputs: those in its second buffer stay while it works on another one.
+        output = output + (micro_batches > 1).take(runs.stages.plan) * spread(end.output, shape)
+    elif pipeline.receives_ahead:
+        counts = _messages_ahead(runs.stages, micro_batches.take(runs.stages.plan))
+    else:
+        counts = np.where(held.head & _has_one_chunk(held), 0.0, 2.0).take(of_stage)
+    sent = counts * spread(message_bytes(sizes, inputs), shape)
+    return sent + held.head.take(of_stage) * output if some(output) else sent
+
+
+def _has_one_chunk(stages: Stages) -> BoolColumn:
+    one_chunk: BoolColumn = stages.in_flight_chunks == stages.in_flight_micro_batches
+    return one_chunk
+
+
+def _kept_messages(stages: Stages, parts: Ints) -> FloatColumn:
+    """How many messages a stage of a pipeline that keeps them has buffers for, beside those that are counted as
+    activations; without keeping two, but none on the last stage of one chunk a rank, whose peak is while the loss works
+    backward: what it has received is an activation then, and nothing is sent yet.
+
+    Two also there, and of each micro-batch in flight what it has received and sent, or of scattered ones its part of
+    what it has sent, of which backward holds one, and its gradient, whole. parts: that messages are scattered in;
+    counts, shape (r,).
+    """
+    sends, scattered = 1 - stages.head, parts > 1
+    each = sends + np.where(scattered, 0, 1 - stages.embedding)
+    whole = np.where(scattered, 2.0 * parts * sends, 0.0)
+    micro_batches: FloatColumn = 2.0 + stages.in_flight_micro_batches * each + whole
+    return micro_batches
+
+
+def _messages_ahead(stages: Stages, num_microbatches: IntColumn) -> FloatColumn:
+    """The same where buffers are allocated ahead: all that a stage receives, and each output until its backward, less
+    the inputs that layers keep; with one chunk a rank also the gradient that it sent last.
+
+    num_microbatches: of every stage's plan; counts, shape (r,).
+    """
     first = stages.embedding * stages.in_flight_micro_batches
     received = stages.receives * num_microbatches - (stages.in_flight_chunks - first)
-    gradient = one_chunk & (stages.embedding == 0) & (num_microbatches > stages.in_flight_micro_batches)
+    gradient = _has_one_chunk(stages) & (stages.embedding == 0) & (num_microbatches > stages.in_flight_micro_batches)
     sent = stages.in_flight_chunks - stages.in_flight_at_head
     messages: FloatColumn = np.maximum(1.0 * received + sent + gradient, 0.0)
     return messages

@@ -50,7 +50,8 @@ class StageSteps(NamedTuple):
         memory, (parameters, gradients, optimizer_states, *_) = inputs.runtime.memory, self.stored
         stored = column(parameters + gradients + optimizer_states).take(self.held)
         held = stored + most_held(self.timelines, len(self.held)) + memory.workspace_bytes
-        return held + (memory.fragmentation * held + self.pools)
+        fragmented = memory.fragmentation * held
+        return held + (fragmented + self.pools if some(self.pools) else fragmented)
 
     def events(self, row: int) -> list[MemoryEvent]:
         """The allocations and releases of one stage, in order, without what is of 0 bytes."""

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, some
 from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.optimizer_states import casts_gradients, device_optimizer_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters
@@ -207,7 +207,9 @@ def half_weights_step(
     step.allocate("temporaries", "working set", working + rows_of(states.whole_gradients, held))
     step.at(Moment.LAST_LAYER_BACKWARD)
     step.free("working set", "message buffers")
-    step.allocate("temporaries", "copies of gradients", np.maximum(rows_of(states.updating, held) - activations, 0.0))
+    if some(states.updating):
+        beyond = np.maximum(rows_of(states.updating, held) - activations, 0.0)
+        step.allocate("temporaries", "copies of gradients", beyond)
     step.at(Moment.OPTIMIZER_STEP)
     return step
 

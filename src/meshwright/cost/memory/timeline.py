@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 from enum import IntEnum
 from functools import cached_property, reduce
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, filled
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, filled, some, total
 from meshwright.units import GIB
 
 
@@ -87,6 +86,7 @@ class MemoryTimeline:
         self._ranks = ranks
         self._beside_logits = beside_logits if np.any(beside_logits) else None
         self._allocated: dict[str, _Allocation] = {}
+        self._sums: list[tuple[Floats, Floats]] = []
         self._moments: list[_Snapshot] = []
 
     def allocate(self, component: str, name: str, size: Floats) -> None:
@@ -107,19 +107,28 @@ class MemoryTimeline:
 
     def at(self, moment: Moment, only: BoolColumn | None = None) -> None:
         """What is allocated now may be the most. only: the ranks that have such a moment, shape (r,)."""
-        total = reduce(operator.add, (each.size for each in self._allocated.values()))
-        held = total + self._unused()
+        allocated, unused = self._sum(), self._unused()
+        held = allocated + unused if some(unused) else allocated
         if only is not None:
-            total, held = (np.where(only, size, 0.0) for size in (total, held))
-        snapshot = _Snapshot(moment=moment, allocated=dict(self._allocated), total=total, held=held)
+            allocated, held = (np.where(only, size, 0.0) for size in (allocated, held))
+        snapshot = _Snapshot(moment=moment, allocated=dict(self._allocated), total=allocated, held=held)
         self._moments.append(snapshot)
+
+    def _sum(self) -> Floats:
+        """All that is allocated, in the order of the names; up to the first that has changed it is known."""
+        sizes = [each.size for each in self._allocated.values()]
+        alike = takewhile(lambda pair: pair[0][0] is pair[1], zip(self._sums, sizes, strict=False))
+        del self._sums[len(list(alike)) :]
+        for size in sizes[len(self._sums) :]:
+            self._sums.append((size, self._sums[-1][1] + size if self._sums else size))
+        return self._sums[-1][1]
 
     def _unused(self) -> Floats:
         """Free bytes of no use now."""
         if self._beside_logits is None:
             return 0.0
         logits = [each.size for each in self._allocated.values() if each.component == "logits"]
-        return np.where(sum(logits) > 0, self._beside_logits, 0.0) if logits else 0.0
+        return np.where(total(logits) > 0, self._beside_logits, 0.0) if logits else 0.0
 
     def highest(self, ranks: IntColumn | slice = slice(None)) -> IntColumn:
         """The first of the moments with the most allocated, by its place, 0 first; once all have been played."""

@@ -50,7 +50,7 @@ class UnitInFlight(NamedTuple):
     """The same while it works forward on the last one."""
     second_logits: FloatColumn
     """As `logits`, in the second of several backward passes in a row."""
-    unjoined: FloatColumn
+    unjoined: Floats
     """Free while the logits are alive, in pieces too small for them."""
     residual: FloatColumn
     """One tensor between layers."""
