@@ -1,7 +1,7 @@
 """Fit the constants that training runs alone can give to the published runs, and write them and the residuals.
 
-Writes catalog/fitted.toml, catalog/residuals.toml and catalog/published_plans.json, and prints what every constant is
-worth: the mean error of sources that it does not rest on, with it and without it.
+Writes fitted.toml, residuals.json, residuals_by_words.json and published_plans.json of the catalogue, and prints what every
+constant is worth: the mean error of sources that it does not rest on, with it and without it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import io
 import json
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from meshwright.answers.document.blocks import Block, Table
 from meshwright.answers.document.terminal import terminal
 from meshwright.search.published import PublishedRun, published_plans_of
 from meshwright.specs.fitted import fitted_values
-from meshwright.specs.residuals import Cell, OrderError, Residuals
+from meshwright.specs.residuals import OrderError, Residuals
 from meshwright.validation.fit.curves import Curve, curves_of
 from meshwright.validation.fit.fitting import fit_constants, leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.fit.residuals import memory_residuals, residuals_of, step_time_residuals
@@ -40,10 +40,6 @@ UNSEEN = Path(__file__).parent / "unseen_runs.csv"
 DOCS = Path(__file__).parents[1] / "docs"
 CATALOG = Path(meshwright.__file__).parent / "specs" / "catalog"
 SUMMARY = ("step time, judged together", "inside intervals")
-HEAD = """# ln(measured / predicted) of like runs of one source, under constants that do not rest on that source, and
-# how much what they have in common varies, over the spread of the runs of one group. Written by `make fit`.
-
-"""
 
 
 def main() -> None:
@@ -67,15 +63,14 @@ def main() -> None:
         f"of {unproven.n} runs of {unproven.sources} sources whose kind of plan no other source has, "
         f"{unproven.mean_of_sources:.0%} are inside the interval of an unproven plan (mean over sources)"
     )
-    text = "\n".join(as_toml(quantity, each) for quantity, each in known.items())
-    (CATALOG / "residuals.toml").write_text(HEAD + text + order_toml(order_error_of(without, recipe_errors())), "utf-8")
+    order = order_error_of(without, recipe_errors())
+    (CATALOG / "residuals.json").write_text(as_json({**known, "order": order}), "utf-8")
     strangers = leave_one_source_out(outcomes_of(configurations(as_strangers(read_rows()))), outcomes)
     by_words = {
         "step_time": residuals_of(step_time_residuals(strangers), off_zero=True),
         "memory": residuals_of(memory_residuals(strangers)),
     }
-    text = "\n".join(as_toml(quantity, each) for quantity, each in by_words.items())
-    (CATALOG / "residuals_by_words.toml").write_text(HEAD + text, "utf-8")
+    (CATALOG / "residuals_by_words.json").write_text(as_json(by_words), "utf-8")
     (CATALOG / "published_plans.json").write_text(published_json(outcomes), "utf-8")
     page = DOCS / "accuracy.md"
     score = score_of(without, leave_one_source_out_coverage(without, without))
@@ -129,20 +124,17 @@ def with_values(text: str, constants: dict[str, float]) -> str:
     return text
 
 
-def as_toml(quantity: str, known: Residuals) -> str:
-    """One quantity's part of the file."""
-    lines = [f"[{quantity}.between]", *(f"{name} = {value}" for name, value in known.between)]
-    lines += ["", f"[{quantity}.unseen]", *(f"{name} = {value}" for name, value in known.unseen)]
-    lines += ["", f"[{quantity}]", "cells = [", f"  # {', '.join(Cell._fields)}"]
-    for cell in known.cells:
-        values = (f'"{value}"' if isinstance(value, str) else f"{value}" for value in cell)
-        lines.append(f"  [{', '.join(values)}],")
-    return "\n".join([*lines, "]", ""])
+def as_json(parts: Mapping[str, Residuals | OrderError]) -> str:
+    """The parts of a file, each cell of residuals on a line of its own."""
+    return "{\n" + ",\n".join(f'"{name}": {one_part(each)}' for name, each in parts.items()) + "\n}\n"
 
 
-def order_toml(order: OrderError) -> str:
-    """How far apart two runs of one job and their predictions lie, as a part of the file."""
-    return "\n".join(["", "[order]", *(f"{name} = {value}" for name, value in order), ""])
+def one_part(part: Residuals | OrderError) -> str:
+    if isinstance(part, OrderError):
+        return json.dumps(part.model_dump())
+    between, unseen = json.dumps(part.between.model_dump()), json.dumps(part.unseen.model_dump())
+    cells = ",\n".join(json.dumps(cell) for cell in part.cells)
+    return f'{{"between": {between}, "unseen": {unseen}, "cells": [\n{cells}\n]}}'
 
 
 def published_json(outcomes: Sequence[Outcome]) -> str:

@@ -1,4 +1,8 @@
-"""Residuals: how far measured runs lie from what is predicted for them when nothing rests on their own source."""
+"""Residuals: how far measured runs lie from what is predicted for them when nothing rests on their own source.
+
+catalog/residuals.json has, by quantity, ln(measured / predicted) of like runs of each source, and how much what they
+have in common varies, over the spread of the runs of one group; `make fit` writes it.
+"""
 
 from __future__ import annotations
 
@@ -119,13 +123,13 @@ class OrderError(Spec):
 @cache
 def order_error() -> OrderError:
     """Of the published runs."""
-    return OrderError(**catalog.table("residuals")["order"])
+    return OrderError(**catalog.written_table("residuals")["order"])
 
 
 @cache
 def residuals(quantity: Quantity, by_words: bool = False) -> Residuals:
     """Of the published runs; by_words: as tables of others have them, which do not say what their frameworks did."""
-    return Residuals(**catalog.table("residuals_by_words" if by_words else "residuals")[quantity])
+    return Residuals(**catalog.written_table("residuals_by_words" if by_words else "residuals")[quantity])
 
 
 def like(inputs: Inputs) -> Likeness:
