@@ -1,7 +1,7 @@
 """Fit the constants that training runs alone can give to the published runs, and write them and the residuals.
 
-Writes fitted.toml, residuals.json, residuals_by_words.json and published_plans.json of the catalogue, and prints what every
-constant is worth: the mean error of sources that it does not rest on, with it and without it.
+Writes fitted.toml, residuals.json, residuals_by_words.json and published_plans.json of the catalogue, and prints what
+every constant is worth: the mean error of sources that it does not rest on, with it and without it.
 """
 
 from __future__ import annotations
