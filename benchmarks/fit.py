@@ -53,7 +53,9 @@ def main() -> None:
         worth.append(f"{name:24} {value:6.2f} {left_out_error(curves, name):17.1%}")
     worth.append(f"{'none left out':24} {'':6} {left_out_error(curves):17.1%}")
     print("\n".join(worth), f"before: {before}", sep="\n")
-    without = leave_one_source_out(outcomes, outcomes)
+    strangers = outcomes_of(configurations(as_strangers(read_rows())))
+    judged = leave_one_source_out([*outcomes, *strangers], outcomes)
+    without, strangers = judged[: len(outcomes)], judged[len(outcomes) :]
     known = {
         "step_time": residuals_of(step_time_residuals(without), off_zero=True),
         "memory": residuals_of(memory_residuals(outcomes)),
@@ -65,7 +67,6 @@ def main() -> None:
     )
     order = order_error_of(without, recipe_errors())
     (CATALOG / "residuals.json").write_text(as_json({**known, "order": order}), "utf-8")
-    strangers = leave_one_source_out(outcomes_of(configurations(as_strangers(read_rows()))), outcomes)
     by_words = {
         "step_time": residuals_of(step_time_residuals(strangers), off_zero=True),
         "memory": residuals_of(memory_residuals(strangers)),

@@ -86,3 +86,13 @@ def test_the_catalogue_has_a_cell_for_every_source_of_sound_step_times() -> None
     first = {row["dataset"]: row for row in rows if row["quality"] == "ok" and row["step_time_s"]}
     shown = step_time_residuals(outcomes_of(configurations(list(first.values()))))
     assert {each.source for each in shown} <= {cell.source for cell in residuals("step_time").cells}
+
+
+def test_runs_that_were_read_by_their_words_are_held_against_others_that_were() -> None:
+    """Whose predictions are further off: an interval of the others would not hold them."""
+    narrow = drawn(0.05, 0)
+    wide = [run._replace(log_ratio=9 * run.log_ratio, by_words=True) for run in narrow]
+    alike, apart = (coverage_by_others(wide, others)["runs"] for others in ([*narrow, *wide], wide))
+    assert alike == apart
+    assert alike.mean_of_sources == pytest.approx(0.8, abs=0.1)
+    assert coverage(wide, lambda *_: residuals_of(narrow))["runs"].mean_of_sources < 0.3

@@ -88,10 +88,10 @@ def validate(
         missing = () if rows or where is None else tuple(unmatched(where, table))
         return ValidateAnswer(score_of(outcomes), tuple(outcomes), missing)
     published = outcomes if runs is None and where is None else priced(configurations(read_rows()))
-    judged = leave_one_source_out(published, published, progress)
+    by_words = any(row["known_by"] == WORDS for row in rows)
+    strangers = priced(configurations(as_strangers(read_rows()))) if by_words else []
+    judged = leave_one_source_out([*published, *strangers], published, progress)
     outcomes = judged if outcomes is published else leave_one_source_out(outcomes, published, progress)
-    if any(row["known_by"] == WORDS for row in rows):
-        judged += leave_one_source_out(priced(configurations(as_strangers(read_rows()))), published, progress)
     return ValidateAnswer(score_of(outcomes, leave_one_source_out_coverage(outcomes, judged)), tuple(outcomes))
 
 
