@@ -26,6 +26,8 @@ def distinct_rows(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
     columns: whole numbers, each of shape (n,). Returns columns of shape (k,) and an index of shape (n,).
     """
     first, index = first_rows(*columns)
+    if len(first) == len(index) == 1:
+        return list(columns), index
     return [column.take(first) for column in columns], index
 
 
@@ -131,9 +133,8 @@ def distinct_values(column: IntColumn) -> DistinctValues:
 
 def gathered(answer: Answer, index: IntColumn) -> Answer:
     """The chosen rows of every column of nested tuples, scalars as often as there are rows."""
-    make: Any = getattr(answer, "_make", tuple)
-    whole: Answer = make([gathered(part, index) if isinstance(part, tuple) else spread(part, index) for part in answer])
-    return whole
+    parts = [gathered(part, index) if isinstance(part, tuple) else spread(part, index) for part in answer]
+    return _alike(answer, parts)
 
 
 def rows_of(amounts: Floats, index: IntColumn) -> Floats:
@@ -148,11 +149,13 @@ def combined(function: Callable[..., Any], first: Answer, *others: Answer) -> An
     unit that the function makes.
     """
     parts = zip(first, *others, strict=True)
-    make: Any = getattr(first, "_make", tuple)
-    whole: Answer = make(
-        [combined(function, *part) if isinstance(part[0], tuple) else function(*part) for part in parts]
-    )
-    return whole
+    whole = [combined(function, *part) if isinstance(part[0], tuple) else function(*part) for part in parts]
+    return _alike(first, whole)
+
+
+def _alike(form: Answer, parts: list[Any]) -> Answer:
+    """A tuple of the same kind as another of as many parts: `_make`, which counts them, takes three times as long."""
+    return tuple.__new__(type(form), parts)
 
 
 def spread(part: Part, index: IntColumn) -> Part:

@@ -79,8 +79,9 @@ class Plans:
         return len(self.tp)
 
     def __getitem__(self, index: int) -> Plan:
-        row = {name: kind(getattr(self, name)[index]) for name, kind in _NUMBERS.items()}
-        return Plan(**row, chunk_layers=self.chunkings[self.chunk_layers[index]])
+        row = {name: getattr(self, name).item(index) for name in _COUNTS}
+        chosen = {name: kind(getattr(self, name).item(index)) for name, kind in _CHOICES.items()}
+        return Plan(**row, **chosen, chunk_layers=self.chunkings[self.chunk_layers.item(index)])
 
     @property
     def num_gpus(self) -> IntColumn:
@@ -93,6 +94,8 @@ class Plans:
 
     def some(self, rows: IntColumn) -> Plans:
         """The same by index, for as long as these plans are at hand: a column is taken when it is first asked for."""
+        if len(self) == len(rows) == 1:
+            return self
         plans = object.__new__(_Rows)
         for name, value in {"_whole": self, "_rows": rows, "chunkings": self.chunkings}.items():
             object.__setattr__(plans, name, value)
@@ -175,7 +178,8 @@ def regrouped(tables: Iterable[Plans], size: int) -> Iterator[Plans]:
 
 
 COLUMNS = tuple(KINDS)
-_NUMBERS = {name: kind for name, kind in KINDS.items() if kind is not tuple}
+_COUNTS = [name for name, kind in KINDS.items() if kind is int]
+_CHOICES = {name: kind for name, kind in KINDS.items() if kind not in (int, tuple)}
 _CODES = {**DEFAULTS, "chunk_layers": 0}
 """The default of every column."""
 _VALUES = {*_CODES.values()}

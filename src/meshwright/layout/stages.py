@@ -81,6 +81,8 @@ class Stages:
 
         index: for every plan the one that it is like, shape (n,).
         """
+        if len(self.start) == len(index) == 1:
+            return self, np.arange(len(self.plan))
         plan, start, rows = self.rows_of(index)
         return _Spread(self, plan, start, rows), rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Floats, Ints, larger
 from meshwright.schedules import one_forward_one_backward
 from meshwright.schedules.action import Action
 from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
@@ -37,7 +37,7 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
     >>> [float(bubble_time(each)) for each in times]
     [4.5, 9.0]
     """
-    empty = np.maximum(pipeline.whole.total - pipeline.micro_batches * pipeline.slowest.total, 0.0)
+    empty = larger(pipeline.whole.total - pipeline.micro_batches * pipeline.slowest.total, 0.0)
     return one_forward_one_backward.bubble_time(pipeline) + (pipeline.chunks - 1) / pipeline.chunks * empty
 
 

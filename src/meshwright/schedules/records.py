@@ -137,7 +137,7 @@ def bubble_time(schedule: Ints, pipeline: PipelineTimes) -> Floats:
     >>> float(bubble_time(Schedule.ONE_F_ONE_B, times))  # (p - 1)(F + B)
     9.0
     """
-    present = [*np.flatnonzero(np.bincount(np.ravel(schedule)))] or [0]
+    present = [*np.flatnonzero(np.bincount(schedule))] or [0] if isinstance(schedule, np.ndarray) else [schedule]
     idle = Schedule(present[0]).record.bubble_time(pipeline)
     for code in present[1:]:
         idle = np.where(schedule == code, Schedule(code).record.bubble_time(pipeline), idle)

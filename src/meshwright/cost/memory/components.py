@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple
 
-import numpy as np
-
-from meshwright.arrays import Amount, FloatColumn, Floats
+from meshwright.arrays import Amount, FloatColumn, Floats, smaller, where
 from meshwright.cost.comms.pipeline import message_parts
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.plans import Layout
@@ -78,8 +76,8 @@ def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
     if inputs.model.tied_embeddings:
         sizes.append(plan.pp)
     if inputs.runtime.pipeline.own_groups:
-        sizes += [plan.pp, np.where(plan.pp > 1, message_parts(plan, inputs), 1)]
+        sizes += [plan.pp, where(plan.pp > 1, message_parts(plan, inputs), 1)]
     if inputs.model.is_moe:
         sizes += [plan.ep, expert_data_ranks(plan)]
     groups = sum((size > 1) * 1 for size in sizes)
-    return groups * memory.communicator_bytes + np.minimum(plan.pp - 1, 2) * memory.pair_communicator_bytes
+    return groups * memory.communicator_bytes + smaller(plan.pp - 1, 2) * memory.pair_communicator_bytes

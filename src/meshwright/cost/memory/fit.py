@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, where
 from meshwright.cost.memory.components import Components
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import predictive
@@ -209,7 +209,7 @@ def fit_probability(limits: Bounds, visible: float) -> FloatColumn:
     >>> [round(float(fit_probability(limits, visible)), 2) for visible in (60e9, 70e9, 75e9, 90e9)]
     [0.1, 0.5, 0.9, 0.99]
     """
-    side = np.where(visible > limits.expected, limits.most, limits.least)
+    side = where(visible > limits.expected, limits.most, limits.least)
     deviations = (visible - limits.expected) / np.abs(side - limits.expected) * NORMAL.inv_cdf(NINE_OF_TEN)
     return np.asarray(np.interp(deviations, DEVIATIONS, SHARES))
 

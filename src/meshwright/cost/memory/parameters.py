@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
-
-from meshwright.arrays import Bools, Floats, Ints
+from meshwright.arrays import Bools, Floats, Ints, larger, where
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import layer_shard, vocabulary_rows
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
@@ -96,9 +94,9 @@ def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
     model = inputs.model
     head = _on_rank(head_weights(model), plan, inputs)
     if model.tied_embeddings:
-        head = head + np.where(ends_apart(plan), vocabulary_rows(plan, inputs).head * model.hidden_size, 0)
+        head = head + where(ends_apart(plan), vocabulary_rows(plan, inputs).head * model.hidden_size, 0)
     embedding = 1.0 * _on_rank(embedding_weights(model), plan, inputs)
-    return EndParameters(embedding, 1.0 * head + np.where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
+    return EndParameters(embedding, 1.0 * head + where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
 
 
 def prediction_parameters(plan: Layout, inputs: Inputs) -> Ints:
@@ -188,11 +186,11 @@ def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ran
     if not kind.is_moe or not inputs.runtime.sharding.shards_rows:
         return count / ranks
     block, hidden = routed_experts(kind), inputs.model.hidden_size
-    here = np.maximum(block.count // plan.ep, 1)
+    here = larger(block.count // plan.ep, 1)
     dealt = -(-here // ranks) * (count // here)
     per_expert = (1 + block.gated) * -(-(block.ffn_size // plan.etp) // ranks) * hidden
     rows = here * (per_expert + -(-hidden // ranks) * (block.ffn_size // plan.etp))
-    return 1.0 * np.where(splits_experts(plan, inputs, kind, ranks), rows, dealt)
+    return 1.0 * where(splits_experts(plan, inputs, kind, ranks), rows, dealt)
 
 
 def splits_experts(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Bools:
@@ -226,8 +224,8 @@ def sharded_end_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> EndPara
     """
     head = _sharded(head_weights(inputs.model), plan, inputs, ranks)
     embedding = _sharded(embedding_weights(inputs.model), plan, inputs, ranks)
-    copies = np.where(ends_apart(plan) & inputs.model.tied_embeddings, embedding, 0)
-    return EndParameters(embedding, head + copies + np.where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
+    copies = where(ends_apart(plan) & inputs.model.tied_embeddings, embedding, 0)
+    return EndParameters(embedding, head + copies + where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
 
 
 def parted_embedding_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> Floats:
@@ -245,7 +243,7 @@ def parted_embedding_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> Fl
     """
     parted = inputs.runtime.sharding.parts_tied_embedding and inputs.model.tied_embeddings
     weights = embedding_weights(inputs.model) if parted else ()
-    return np.where(plan.tp > 1, _sharded(weights, plan, inputs, ranks), 0.0)
+    return where(plan.tp > 1, _sharded(weights, plan, inputs, ranks), 0.0)
 
 
 def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Ints) -> Floats:

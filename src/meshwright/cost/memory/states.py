@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, some
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, larger, smaller, some, where
 from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.optimizer_states import casts_gradients, device_optimizer_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters
@@ -75,21 +75,23 @@ def state_bytes(
     gradient, keeps_copy = inputs.gradient_bytes, inputs.runtime.storage.keeps_gradient_copy
 
     def shard(stage: int) -> Floats:
-        return 1.0 * parameters / np.where(plan.zero >= stage, ranks, 1)
+        return 1.0 * parameters / where(plan.zero >= stage, ranks, 1)
 
     copies = FP32_BYTES * casts_gradients(plan, inputs)
-    copied = np.where(plan.zero == 3, FP32_BYTES - gradient, copies) if keeps_copy else 0.0
+    copied = where(plan.zero == 3, FP32_BYTES - gradient, copies) if keeps_copy else 0.0
     on_host = (plan.zero > 1) & (inputs.runtime.storage.offloaded == "states_and_gradients")
     extra = inputs.runtime.storage.half_gradient_bytes if gradient == FP32_BYTES else 0
     size = inputs.runtime.sharding.gradient_bucket
-    bucket = gradient * np.minimum(np.maximum(size, layer), parameters) * (not inputs.runtime.sharding.whole_buckets)
-    cast = HALF_BYTES + np.where(parameters <= size, gradient, 0)
+    bucket: Floats = (
+        1.0 * gradient * smaller(larger(size, layer), parameters) * (not inputs.runtime.sharding.whole_buckets)
+    )
+    cast = HALF_BYTES + where(parameters <= size, gradient, 0)
     joined = 1.0 * inputs.sums_half_copies * cast * parameters
     return States(
         parameters=_weights(plan, inputs, parameters, layer, ends, ranks),
-        gradients=np.where(on_host, 0.0, gradient * shard(2) + copied * shard(1)) + extra * parameters,
+        gradients=where(on_host, 0.0, gradient * shard(2) + copied * shard(1)) + extra * parameters,
         optimizer_states=device_optimizer_bytes(plan, inputs) * shard(1),
-        whole_gradients=np.where(plan.zero > 1, bucket, 0.0),
+        whole_gradients=where(plan.zero > 1, bucket, 0.0),
         updating=(inputs.runtime.storage.cast_moment_bytes + (0 if keeps_copy else copies)) * shard(1) + joined,
         joined=joined,
     )
@@ -109,25 +111,25 @@ def bucket_bytes(plan: Layout, inputs: Inputs) -> tuple[Floats, Floats]:
     """
     count, size = inputs.runtime.sharding.whole_buckets, 1.0 * HALF_BYTES * inputs.runtime.sharding.gradient_bucket
     sharded, pipelined = (plan.zero > 0) & (inputs.gradient_bytes < FP32_BYTES), plan.pp > 1
-    during = np.where(plan.zero == 3, min(count, 1), count) * size
-    return np.where(sharded & ~pipelined, during, 0.0), np.where(sharded & pipelined, min(count, 1) * size, 0.0)
+    during = where(plan.zero == 3, min(count, 1), count) * size
+    return where(sharded & ~pipelined, during, 0.0), where(sharded & pipelined, min(count, 1) * size, 0.0)
 
 
 def _weights(plan: Layout, inputs: Inputs, parameters: Numbers, layer: Numbers, ends: Numbers, ranks: Ints) -> Floats:
     """Bytes of 2-byte weights with their quantised copies, or of these alone for the layers and 2 for the ends."""
     quantised = inputs.recipe.quantised_bytes(inputs.cluster.accelerator)
     stored, extra = (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
-    layers, sharded = np.maximum(parameters - ends, 0.0), plan.zero == 3
+    layers, sharded = larger(parameters - ends, 0.0), plan.zero == 3
     weights = stored * layers + HALF_BYTES * ends
     gathered = _gathered(inputs, weights, stored * layer, HALF_BYTES * ends)
-    return np.where(sharded, weights / ranks + gathered, weights) + extra * layers
+    return where(sharded, weights / ranks + gathered, weights) + extra * layers
 
 
 def _gathered(inputs: Inputs, whole: Numbers, layer: Numbers, ends: Numbers) -> Numbers:
     """What is gathered at once of all weights, in the unit that they are given in."""
     layers = GATHERED_LAYERS * layer
-    together = layers + ends if inputs.runtime.sharding.keeps_ends_gathered else np.maximum(layers, ends)
-    return np.minimum(together, whole)
+    together = layers + ends if inputs.runtime.sharding.keeps_ends_gathered else larger(layers, ends)
+    return smaller(together, whole)
 
 
 class WeightStates(NamedTuple):
@@ -160,12 +162,12 @@ def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: Stag
         present * spread(count, plan)
         for present, count in zip((stages.embedding, stages.head), end_parameters(plans, inputs), strict=True)
     )
-    ends = np.maximum(embedding, head) if inputs.gathers_ends_apart else parameters.ends
+    ends = larger(embedding, head) if inputs.gathers_ends_apart else parameters.ends
     whole = state_bytes(rows, inputs, parameters.dense, largest, ends, sharding_ranks(rows))
     during, after = bucket_bytes(rows, inputs)
     buffered = inputs.runtime.storage.offloaded == "states_and_gradients"
     whole = whole._replace(
-        gradients=whole.gradients + HALF_BYTES * buffered * np.maximum(embedding, head),
+        gradients=whole.gradients + HALF_BYTES * buffered * larger(embedding, head),
         whole_gradients=whole.whole_gradients + during,
         updating=whole.updating + after,
         joined=whole.joined + after,
@@ -233,9 +235,13 @@ def dummy_gradient_bytes(plans: Layout, stages: Stages, inputs: Inputs) -> Float
     for index, kind in enumerate(inputs.model.layer_kinds):
         for weight in _matrices(inputs, kind):
             kinds.setdefault((weight.name, weight.elements), (weight, []))[1].append(index)
+    # Of the weights that the same kinds of layers have, together.
+    sizes: dict[tuple[int, ...], Ints] = {}
     for weight, indices in kinds.values():
-        present = (stages.layers[:, indices] > 0).any(axis=1)
-        elements = elements + present * (_one(weight, inputs, indices[0]) // _ranks(weight, rows))
+        own = _one(weight, inputs, indices[0]) // _ranks(weight, rows)
+        sizes[tuple(indices)] = sizes.get(tuple(indices), 0) + own
+    for held, size in sizes.items():
+        elements = elements + (stages.layers[:, [*held]] > 0).any(axis=1) * size
     head = stages.head * vocabulary_rows(rows, inputs).head * inputs.model.hidden_size
     return HALF_BYTES * (elements + head)
 
