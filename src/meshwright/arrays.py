@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 from functools import cache, reduce
+from math import sqrt
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -117,6 +118,15 @@ def smaller(first: First, second: Second) -> First | Second | NDArray[Any]:
         columns: NDArray[Any] = np.minimum(first, second)
         return columns
     return first if first <= second else second  # type: ignore[operator]
+
+
+def root(values: Numbers) -> Floats:
+    """`np.sqrt`, likewise; values: not negative.
+
+    >>> root(4), root(np.array([4, 9])).tolist()
+    (2.0, [2.0, 3.0])
+    """
+    return np.sqrt(values) if isinstance(values, np.ndarray) else sqrt(values)
 
 
 @cache

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
-from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.base import Spec
+from meshwright.specs.collectives import CollectiveConstants, MeasuredCollectives
 from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.quantities import Bandwidth, NonNegative, Seconds
 
@@ -105,41 +103,6 @@ class AttentionConstants(Spec):
     """The generation that PyTorch itself attends with at the newest."""
     quantised: dict[str, QuantisedAttention] = {}
     """By precision; one that is not there was not measured and is taken to gain nothing."""
-
-
-class CollectiveConstants(Spec):
-    """T = latency + root * sqrt(w / 1 kB) + w / bandwidth for w bytes sent by one rank, inside one domain."""
-
-    ranks: Annotated[int, Field(gt=0, le=10**9)]
-    """Ranks in the measured group."""
-    latency_s: Seconds
-    """alpha, seconds."""
-    root_s: Seconds
-    """gamma, seconds per square root of kB."""
-    bandwidth: Bandwidth
-    """B, bytes/s sent by one rank."""
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredCollectives:
-    """The constants of one operation as columns, by growing group size."""
-
-    ranks: IntColumn
-    """Of each measured group, shape (k,)."""
-    constants: FloatColumn
-    """Latency, root and bandwidth of each, shape (3, k)."""
-    rank_s: float
-    """Latency that each rank beyond the largest group adds, seconds."""
-
-    @classmethod
-    def of(cls, rows: tuple[CollectiveConstants, ...]) -> Self:
-        """Those of a table."""
-        ranks = np.array([row.ranks for row in rows])
-        constants = np.array([(row.latency_s, row.root_s, row.bandwidth) for row in rows]).T
-        if len(rows) == 1:
-            return cls(ranks, constants, 0.0)
-        last, largest = rows[-2:]
-        return cls(ranks, constants, max((largest.latency_s - last.latency_s) / (largest.ranks - last.ranks), 0.0))
 
 
 class ExpertExchangeConstants(Spec):

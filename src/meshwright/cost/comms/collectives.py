@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers, larger, smaller, some, where
+from meshwright.arrays import Floats, Ints, Numbers, larger, root, smaller, some, where
 from meshwright.cost.comms.group import Group, Priced, all_to_all_traffic, sent_bytes
 from meshwright.cost.comms.sends import link_bandwidth, message_time
 from meshwright.specs.cluster import Cluster
@@ -62,10 +62,8 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     sent = sent_bytes(operation, buffer, group.ranks)
     if not some(sent):
         return sent
-    ramp = np.sqrt(sent / SMALL_MESSAGE_BYTES)
-    times = (
-        latency + root * ramp + sent / bandwidth for latency, root, bandwidth in _curves(operation, group, cluster)
-    )
+    ramp = root(sent / SMALL_MESSAGE_BYTES)
+    times = (each.latency + each.root * ramp + sent / each.bandwidth for each in _curves(operation, group, cluster))
     return where(sent > 0, reduce(smaller, times), 0.0)
 
 
@@ -111,8 +109,8 @@ def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     # Every level that the group crosses, beside what stays inside: the longest counts.
     for inner, level in enumerate(cluster.levels[1:]):
         leaving = all_to_all_traffic(buffer, group).across[inner]
-        root = np.sqrt(buffer / group.ranks / SMALL_MESSAGE_BYTES)
-        ramp = library.all_to_all.root_s * (group.ranks - members[inner]) * root
+        own = root(buffer / group.ranks / SMALL_MESSAGE_BYTES)
+        ramp = library.all_to_all.root_s * (group.ranks - members[inner]) * own
         sending = leaving / (library.network_efficiency * level.effective_bandwidth)
         crossing = library.base_latency_s + level.latency_s + ramp + sending
         time = where((blocks[inner] > 1) & (leaving > 0), larger(time, crossing), time)
@@ -140,7 +138,7 @@ def broadcast_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     hop: Floats = 0.0 * np.asarray(group.ranks)
     for inner, level in enumerate(cluster.levels[1:]):
         hop = where(group.blocks[inner] > 1, larger(hop, level.latency_s), hop)
-    ramp = cluster.library.network_root_s * np.sqrt(buffer / SMALL_MESSAGE_BYTES)
+    ramp = cluster.library.network_root_s * root(buffer / SMALL_MESSAGE_BYTES)
     bandwidth = _curves("all_gather", group, cluster)[0].bandwidth
     across = cluster.library.base_latency_s + group.ranks * hop + ramp + buffer / bandwidth
     return where((group.blocks[0] > 1) & (buffer > 0), across, inside)
@@ -181,9 +179,7 @@ def _domain_curve(operation: Operation, ranks: Ints, cluster: Cluster) -> _Curve
         passes, library = 2 if operation == "all_reduce" else 1, cluster.library
         latency = library.base_latency_s + passes * (ranks - 1) * cluster.levels[0].latency_s
         return _Curve(latency, 0.0, library.link_efficiency * link_bandwidth(ranks, cluster))
-    # Constants of the smallest measured group that is as large; beyond the largest one they grow with the ranks.
-    latency, root, bandwidth = measured.constants.take(measured.ranks[:-1].searchsorted(ranks), axis=1)
-    return _Curve(latency + larger(ranks - measured.ranks[-1], 0) * measured.rank_s, root, bandwidth)
+    return _Curve(*measured.of_group(ranks))
 
 
 def _network_bandwidth(operation: Operation, inside: Floats, share: float, group: Group, cluster: Cluster) -> Floats:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, Ints, Numbers, where
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.exchange import Exchange, Message
@@ -53,7 +51,7 @@ def message_parts(plan: Layout, inputs: Inputs) -> Ints:
     1
     """
     scatters = inputs.runtime.pipeline.scatters_messages and not inputs.model.is_moe
-    return where(np.asarray(plan.sp, dtype=bool) | (not scatters), 1, plan.tp)
+    return where((plan.sp > 0) | (not scatters), 1, plan.tp)
 
 
 class _Seconds(NamedTuple):

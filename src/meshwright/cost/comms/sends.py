@@ -93,7 +93,7 @@ def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
     """
     accelerator, bandwidth = cluster.accelerator, cluster.levels[0].bandwidth
     if not accelerator.scale_up_mesh:
-        return bandwidth + 0.0 * np.asarray(ranks)
+        return bandwidth + 0.0 * ranks
     neighbours = max(accelerator.scale_up_domain - 1, 1)
     share: FloatColumn = np.clip(np.asarray(ranks) - 1, 1, neighbours) / neighbours
     return bandwidth * share

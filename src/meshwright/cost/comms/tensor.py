@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
-
 from meshwright.arrays import Bools, Floats, Ints, where
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, repeated, resized
 from meshwright.cost.compute.elementwise import elementwise_time
@@ -75,7 +73,7 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     >>> tuple(map(int, counts.forward)), tuple(map(int, counts.backward)), int(counts.regathers)
     ((2, 2), (2, 2), 2)
     """
-    runtime, sequence = inputs.runtime, np.asarray(plan.sp, dtype=bool)
+    runtime, sequence = inputs.runtime, plan.sp > 0
     block = dense_block(kind)
     halves, kernels = 1 + (block is not None), runtime.kernels
     gate = 1 if block and block.gated and not kernels.fused_gate else 0
