@@ -13,11 +13,13 @@ from meshwright.validation.fit.residuals import (
     cells_of,
     coverage,
     coverage_by_others,
+    interval,
     memory_residuals,
     residuals_of,
     step_time_residuals,
 )
 from meshwright.validation.rows.configurations import configurations
+from meshwright.validation.rows.siblings import WORDS
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import outcomes_of
 
@@ -96,3 +98,14 @@ def test_runs_that_were_read_by_their_words_are_held_against_others_that_were() 
     assert alike == apart
     assert alike.mean_of_sources == pytest.approx(0.8, abs=0.1)
     assert coverage(wide, lambda *_: residuals_of(narrow))["runs"].mean_of_sources < 0.3
+
+
+def test_a_row_of_which_only_words_are_known_has_a_wider_interval() -> None:
+    known = next(row for row in read_rows() if row["dataset"] == "bridge" and row["moe_experts"] and row["step_time_s"])
+    widths = []
+    for by in ("", WORDS):
+        (outcome,) = outcomes_of(configurations([known | {"known_by": by}]))
+        low, high = interval("step_time", outcome) or (0.0, 0.0)
+        assert low < high
+        widths.append(high / low)
+    assert widths[1] > 1.1 * widths[0]

@@ -103,5 +103,8 @@ def test_the_rows_have_a_header_and_a_line_for_every_configuration() -> None:
     assert float(lines[-1]["step_time_error"]) == pytest.approx(
         float(lines[-1]["step_time_predicted_s"]) / 2.5 - 1, abs=1e-4
     )
+    low, predicted, high = (float(lines[-1][f"step_time_{name}_s"]) for name in ("p10", "predicted", "p90"))
+    assert low < predicted < high
+    assert lines[0]["step_time_p10_s"] == ""
     assert "the fastest that fits" in lines[-1]["assumed"]
     assert configurations_csv([]).splitlines() == [",".join(COLUMNS)]

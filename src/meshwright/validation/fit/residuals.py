@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.specs.predictive import of_a_new_source
-from meshwright.specs.residuals import Cell, Likeness, Residuals, Unseen, like, like_memory
+from meshwright.specs.residuals import Cell, Likeness, Quantity, Residuals, Unseen, like, like_memory, residuals
 from meshwright.validation.fit.effects import effects
 from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.rows.siblings import WORDS
@@ -45,34 +45,56 @@ class Coverage(NamedTuple):
 def step_time_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:
     """Of the step times of sound runs."""
     return [
-        _residual(each, pair, like(each.case.inputs), "experts" if each.is_moe else f"dense, {each.framework_family}")
+        _residual(each, each.step_time, labels, "experts" if each.is_moe else f"dense, {each.framework_family}")
         for each in outcomes
-        if each.sound and each.case and (pair := each.step_time)
+        if each.sound and each.step_time and (labels := likeness("step_time", each))
     ]
 
 
 def memory_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:
     """Of the memory of sound runs, of any kind that is predicted."""
     return [
-        _residual(each, pair, like_memory(each.case.inputs, each.configuration.memory_kind), "memory")
+        _residual(each, each.memory, labels, "memory")
         for each in outcomes
-        if each.sound and each.case and (pair := each.memory)
+        if each.sound and each.memory and (labels := likeness("memory", each))
     ]
+
+
+def likeness(quantity: Quantity, outcome: Outcome) -> Likeness | None:
+    """What a run has in common with others; None of one that is not represented. Runs of a framework that the catalogue
+    has not are none of the runtime that stands for it.
+    """
+    if not outcome.case:
+        return None
+    inputs, framework = outcome.case.inputs, outcome.framework
+    labels = like(inputs) if quantity == "step_time" else like_memory(inputs, outcome.configuration.memory_kind)
+    return labels._replace(family=framework, runtime=framework) if framework in stand_ins() else labels
+
+
+def read_by_words(outcome: Outcome) -> bool:
+    """Whether its row alone says what its framework did (`siblings`)."""
+    return outcome.configuration.rows[0]["known_by"] == WORDS
+
+
+def interval(quantity: Quantity, outcome: Outcome) -> tuple[float, float] | None:
+    """Between what eight of ten runs like it lie, by the residuals of the catalogue, s or GiB; None where nothing that
+    was measured is predicted.
+    """
+    labels, pair = likeness(quantity, outcome), getattr(outcome, quantity)
+    if labels is None or pair is None:
+        return None
+    low, high = of_a_new_source(labels, residuals(quantity, read_by_words(outcome))).eight_of_ten
+    return pair.predicted * low, pair.predicted * high
 
 
 def _residual(outcome: Outcome, pair: Pair, labels: Likeness, judged: str) -> Residual:
     return Residual(
         source=outcome.configuration.dataset,
-        like=_of_its_framework(labels, outcome.framework),
+        like=labels,
         log_ratio=float(np.log(pair.measured / pair.predicted)),
         judged=judged,
-        by_words=outcome.configuration.rows[0]["known_by"] == WORDS,
+        by_words=read_by_words(outcome),
     )
-
-
-def _of_its_framework(labels: Likeness, framework: str) -> Likeness:
-    """Runs of a framework that the catalogue has not are none of the runtime that stands for it."""
-    return labels._replace(family=framework, runtime=framework) if framework in stand_ins() else labels
 
 
 def residuals_of(runs: Sequence[Residual], off_zero: bool = False) -> Residuals:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from meshwright.specs.residuals import Quantity
 from meshwright.text_files import csv_text
+from meshwright.validation.fit.residuals import interval
 from meshwright.validation.score.outcomes import Outcome, Pair
 
 COLUMNS = (
     *("id", "rows", "dataset", "quality", "model", "gpus", "plan"),
-    *("step_time_measured_s", "step_time_predicted_s", "step_time_error", "memory_kind"),
-    *("memory_measured_gib", "memory_predicted_gib", "memory_error"),
+    *("step_time_measured_s", "step_time_predicted_s", "step_time_error", "step_time_p10_s", "step_time_p90_s"),
+    *("memory_kind", "memory_measured_gib", "memory_predicted_gib", "memory_error", "memory_p10_gib", "memory_p90_gib"),
     *("fitted", "verdict", "not_represented", "assumed"),
 )
 
@@ -31,9 +33,9 @@ def _line(outcome: Outcome) -> dict[str, object]:
         "model": first["model"],
         "gpus": first["cluster"] or f"{first['num_gpus']} {first['gpu']}".strip(),
         "plan": case.plan if case else "",
-        **_figures("step_time", "s", configuration.step_time_s, outcome.step_time),
+        **_figures("step_time", "s", configuration.step_time_s, outcome),
         "memory_kind": configuration.memory_kind,
-        **_figures("memory", "gib", configuration.memory_gib, outcome.memory),
+        **_figures("memory", "gib", configuration.memory_gib, outcome),
         "fitted": "yes" if configuration.fits else "no",
         "verdict": estimate.verdict if estimate else "",
         "not_represented": outcome.refusal,
@@ -41,10 +43,13 @@ def _line(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _figures(name: str, unit: str, measured: float | None, pair: Pair | None) -> dict[str, object]:
-    printed = pair.measured if pair else measured
+def _figures(name: Quantity, unit: str, measured: float | None, outcome: Outcome) -> dict[str, object]:
+    pair: Pair | None = getattr(outcome, name)
+    printed, (low, high) = pair.measured if pair else measured, interval(name, outcome) or (None, None)
     return {
         f"{name}_measured_{unit}": "" if printed is None else f"{printed:.6g}",
         f"{name}_predicted_{unit}": f"{pair.predicted:.6g}" if pair else "",
         f"{name}_error": f"{pair.error:.4f}" if pair else "",
+        f"{name}_p10_{unit}": "" if low is None else f"{low:.6g}",
+        f"{name}_p90_{unit}": "" if high is None else f"{high:.6g}",
     }

@@ -15,7 +15,9 @@ from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
 from meshwright.reprs import lines_of
 from meshwright.search.stop import Progress
+from meshwright.specs.residuals import Quantity
 from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
+from meshwright.validation.fit.residuals import interval
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.siblings import WORDS, as_known, as_strangers
 from meshwright.validation.rows.table import read_rows
@@ -56,7 +58,9 @@ class ValidateAnswer(Answer):
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """The configurations: seconds of a step and GiB, measured and predicted, and errors as shares."""
+        """The configurations: seconds of a step and GiB, measured and predicted, errors as shares, and between what
+        eight of ten such runs of a further source lie.
+        """
         return [_cells(outcome) for outcome in self.outcomes]
 
 
@@ -104,17 +108,21 @@ def _cells(outcome: Outcome) -> dict[str, Any]:
         "model": first["model"],
         "accelerator": first["gpu"],
         "plan": str(case.plan) if case else None,
-        **_figures("step_time", "s", configuration.step_time_s, outcome.step_time),
-        **_figures("memory", "gib", configuration.memory_gib, outcome.memory),
+        **_figures("step_time", "s", configuration.step_time_s, outcome),
+        **_figures("memory", "gib", configuration.memory_gib, outcome),
         "fitted": configuration.fits,
         "verdict": str(estimate.verdict) if estimate else None,
         "not_represented": outcome.refusal,
     }
 
 
-def _figures(name: str, unit: str, measured: float | None, pair: Pair | None) -> dict[str, float | None]:
+def _figures(name: Quantity, unit: str, measured: float | None, outcome: Outcome) -> dict[str, float | None]:
+    pair: Pair | None = getattr(outcome, name)
+    low, high = interval(name, outcome) or (None, None)
     return {
         f"{name}_measured_{unit}": pair.measured if pair else measured,
         f"{name}_predicted_{unit}": pair.predicted if pair else None,
         f"{name}_error": pair.error if pair else None,
+        f"{name}_p10_{unit}": low,
+        f"{name}_p90_{unit}": high,
     }
