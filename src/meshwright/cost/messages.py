@@ -152,7 +152,7 @@ def weight_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
         units = unit_times(priced.shapes.plans, inputs, some_not_recomputed=False)
         exchanged = layer_by_layer(priced, units, chosen, lambda messages: messages)
     else:
-        exchanged = once_a_step(priced, priced.works, priced.work, chosen, lambda messages: messages)
+        exchanged = iter([once_a_step(priced, priced.works, priced.work, lambda messages: messages)(chosen)])
     for unit, pieces, exchanges in exchanged:
         rows += _rows(unit, gathered(exchanges, np.array(0)), plan, inputs, float(np.ravel(pieces)[0]))
     return tuple(rows)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, column, filled, some, total, where
+from meshwright.arrays import FloatColumn, Floats, IntColumn, blocks, column, filled, some, total, where
 from meshwright.cost.comms.data import tied_embedding_exchange
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.pipeline import pipeline_exchanges
@@ -164,8 +164,8 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     times, share = [count.take(kind) for count in (embedding, head, *counts)], 1 / copies.take(kind)
 
     def seconds(*parts: Floats) -> Floats:
-        going = [spread(part, shape) * count for part, count in zip(parts, times, strict=False) if some(part)]
-        return total(going) * share if going else 0.0 * share
+        going = [pair for pair in zip(parts, times, strict=False) if some(pair[0])]
+        return total(spread(part, shape) * count for part, count in going) * share if going else 0.0 * share
 
     return _Works(combined(seconds, *pieces), row)
 
@@ -250,17 +250,19 @@ def _optimizer_time(footprints: Footprints) -> FloatColumn:
 
 def _exposed_weights(footprints: Footprints, units: UnitTimes, works: UnitTime, work: IntColumn) -> FloatColumn:
     """Exposed seconds per step of what data parallelism exchanges, of every stage, shape (r,)."""
-    sharded = column(gathers_weights(footprints.plans, footprints.inputs))
-    joins, plan = methodcaller("joined"), footprints.stages.plan
-    if not sharded.any():
-        return _weights_exposed(once_a_step(footprints, works, work, slice(None), joins), footprints.inputs)
+    inputs, joins, plan = footprints.inputs, methodcaller("joined"), footprints.stages.plan
+    sharded = column(gathers_weights(footprints.plans, inputs)).take(plan)
     exposed: FloatColumn = np.zeros(len(plan))
-    divided = np.flatnonzero(sharded[plan])
-    # Where those are few, all stages cost less than to choose the others.
-    whole = slice(None) if 2 * len(divided) < len(plan) else np.flatnonzero(~sharded[plan])
+    divided = np.flatnonzero(sharded)
     if len(divided) < len(plan):
-        exposed[whole] = _weights_exposed(once_a_step(footprints, works, work, whole, joins), footprints.inputs)
-    exposed[divided] = _weights_exposed(layer_by_layer(footprints, units, divided, joins), footprints.inputs)
+        # Where few are divided, all stages cost less than to choose the others.
+        others = None if 2 * len(divided) < len(plan) else np.flatnonzero(~sharded)
+        once = once_a_step(footprints, works, work, joins)
+        for block in blocks(len(plan) if others is None else len(others)):
+            rows = block if others is None else others[block]
+            exposed[rows] = _weights_exposed([once(rows)], inputs)
+    if len(divided):
+        exposed[divided] = _weights_exposed(layer_by_layer(footprints, units, divided, joins), inputs)
     return exposed
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -101,13 +102,6 @@ class UnitTime(NamedTuple):
         return combined(operator.add, self, other)
 
 
-class HostTime(NamedTuple):
-    """Seconds that the device waits for the host in both passes of one layer; scalar or array (n,)."""
-
-    forward: Floats
-    backward: Floats
-
-
 class UnitTimes(NamedTuple):
     """The times of every piece of the model."""
 
@@ -195,7 +189,14 @@ def _ends(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, UnitTime]:
 
 
 def _layers(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, ...]:
-    return tuple(layer_unit_time(shapes, inputs, kind) for kind in inputs.model.layer_kinds)
+    """Of every kind; a dense one takes as long however the experts of others are divided."""
+    dense = [name for name in shape_fields(inputs) if name not in ("ep", "etp")]
+    return tuple(
+        on_shapes(partial(layer_unit_time, inputs=inputs, kind=kind), shapes, *dense)
+        if inputs.model.is_moe and not kind.is_moe
+        else layer_unit_time(shapes, inputs, kind)
+        for kind in inputs.model.layer_kinds
+    )
 
 
 def layer_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> tuple[Exchange, ...]:
@@ -273,12 +274,11 @@ def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
         exposed_backward=backward,
         weight_gradient=layer.weight_gradient,
     )
-    host = _host_time(plan, inputs, kind, layer, time)
-    return time._replace(host_forward=host.forward, host_backward=host.backward)
+    return _with_host(plan, inputs, kind, layer, time)
 
 
-def _host_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime, time: UnitTime) -> HostTime:
-    """Seconds of each pass in which the device waits for the host.
+def _with_host(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime, time: UnitTime) -> UnitTime:
+    """The same with the seconds of each pass in which the device waits for the host.
 
     Forward, the host learns in every layer of experts how many tokens each has, so that it is not ahead of their
     products; while these run it issues what follows, up to the next layer's experts, so that the longer of both waits
@@ -287,12 +287,12 @@ def _host_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime, 
     """
     issue, products = issue_time(plan, inputs, kind), layer.forward_parts.routed.experts.work.total
     if not inputs.runtime.host.runs_ahead:
-        return HostTime(issue.forward, issue.backward)
+        return time._replace(host_forward=issue.forward, host_backward=issue.backward)
     forward = larger(issue.forward - time.forward_total, issue.experts - products)
     backward = issue.backward - time.backward_total
     together = larger(issue.forward - time.forward_total + backward, 0.0) / 2
     beside = overlaps_micro_batches(plan, inputs, kind)
-    return HostTime(
-        where(beside, together, larger(forward, 0.0)),
-        where(beside, together, larger(backward, 0.0)),
+    return time._replace(
+        host_forward=where(beside, together, larger(forward, 0.0)),
+        host_backward=where(beside, together, larger(backward, 0.0)),
     )

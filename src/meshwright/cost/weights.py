@@ -63,22 +63,27 @@ class _Piece(NamedTuple):
 
 
 def once_a_step(
-    footprints: Footprints, works: UnitTime, work: IntColumn, chosen: IntColumn | slice, packing: Packing
-) -> Iterator[StageWeights]:
-    """What stages exchange whose weights are not gathered for each layer.
+    footprints: Footprints, works: UnitTime, work: IntColumn, packing: Packing
+) -> Callable[[IntColumn | slice], StageWeights]:
+    """What stages exchange whose weights are not gathered for each layer, of the rows of stages that are asked for.
 
     footprints: plans and their stages; works: seconds of one micro-batch, of every kind of stage there is; work: the
-    row of every stage among them; chosen: rows of stages, shape (chosen,), or all; packing: of the messages before they
-    are spread over stages. Returns bytes and seconds. Source: `data_exchange`, `data_exchanges`.
+    row of every stage among them; packing: of the messages before they are spread over stages. Returns bytes and
+    seconds of chosen rows, shape (chosen,). Source: `data_exchange`, `data_exchanges`.
     """
-    inputs, weights = footprints.inputs, footprints.pipelines.weights
+    inputs, weights, of_stage = footprints.inputs, footprints.pipelines.weights, footprints.pipelines.of_stage
     dense, experts, ends, matrices, _ = footprints.held_parameters
-    exchange = data_exchange(weights.each, inputs, dense, weights.stages.stage, experts, ends, matrices)
+    exchange = packing(data_exchange(weights.each, inputs, dense, weights.stages.stage, experts, ends, matrices))
     forward = column(works.forward_total + works.host_forward)
     backward = column(works.backward_total + works.host_backward)
-    row, reductions = work[chosen], column(earlier_reductions(footprints.plans))[footprints.stages.plan[chosen]]
-    each = gathered(packing(exchange), weights.of_stage.take(footprints.pipelines.of_stage[chosen]))
-    yield StageWeights("stage", 1, data_exchanges(each, inputs, forward.take(row), backward.take(row), reductions))
+    reductions, plan = column(earlier_reductions(footprints.plans)), footprints.stages.plan
+
+    def of_rows(chosen: IntColumn | slice) -> StageWeights:
+        row, each = work[chosen], gathered(exchange, weights.of_stage.take(of_stage[chosen]))
+        windows = forward.take(row), backward.take(row)
+        return StageWeights("stage", 1, data_exchanges(each, inputs, *windows, reductions.take(plan[chosen])))
+
+    return of_rows
 
 
 def layer_by_layer(
