@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from meshwright.cost.batch_overlap import overlaps_micro_batches
+from meshwright.cost.comms.tensor import hidden_share
 from meshwright.cost.compute.experts import dispatches_fused
 from meshwright.cost.memory.optimizer_states import optimizer_bytes
 from meshwright.cost.shard import vocabulary_rows
@@ -195,7 +196,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "half": recipe.half,
         "hybrid_kernels": hybrid,
         "joins_nodes": int(accelerator.domain_spans_nodes),
-        "overlaps_tensor_parallel": runtime.overlap.tensor_parallel > 0,
+        "overlaps_tensor_parallel": bool(hidden_share(plan, inputs) > 0),
         "moment_bytes": runtime.storage.moment_bytes,
         "newest_attention": inputs.attention_kernel == "newest",
         "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes < FP32_BYTES,

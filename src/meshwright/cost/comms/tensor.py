@@ -121,7 +121,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     ['all_gather', 'reduce_scatter']
     """
     counts, overlap = layer_collectives(plan, inputs, kind), inputs.runtime.overlap
-    fused = overlap.tensor_parallel > 0
+    hidden, fused = hidden_share(plan, inputs), overlap.tensor_parallel > 0
     unfused = tensor_region(plan, inputs)
     region = tensor_region(plan, inputs, fused) if fused else unfused
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, plan.recompute == Recompute.FULL
@@ -136,7 +136,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     whole, sliced = _split_heads(region, plan, inputs, kind)
 
     def exchange(window: Floats, phase: str, messages: tuple[Message, ...], count: Ints) -> Exchange:
-        return Exchange("tp", phase, messages, times=count, window=window, share=overlap.tensor_parallel)
+        return Exchange("tp", phase, messages, times=count, window=window, share=hidden)
 
     exchanges = [
         Exchange("tp", "forward", whole),
@@ -156,6 +156,24 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
         exchanges.append(Exchange("tp", "backward", entered, window=column.input_gradient, share=share))
         exchanges.append(Exchange("tp", "backward", left, window=column.weight_gradient, share=share))
     return tuple(exchanges)
+
+
+def hidden_share(plan: Layout, inputs: Inputs) -> Floats:
+    """Share of its matrix product that hides a tensor-parallel exchange; 0: none.
+
+    What the runtime overlaps, in most only all-gathers and reduce-scatters, which sequence parallelism has.
+    plan: scalar or array (n,). Returns shares. Source: Megatron-LM@d98e8a64ddf3, training/arguments.py L1441-1442;
+    Megatron-Bridge@067f987df03b, training/comm_overlap.py L446-448, which switches tp_comm_overlap off.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.behaviours import with_behaviours
+    >>> from meshwright.specs.examples import LLAMA
+    >>> inputs = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, ["tensor_parallel_overlap=on"]))
+    >>> [float(hidden_share(Plan(tp=8, sp=sp), inputs)) for sp in (False, True)]
+    [0.0, 0.5]
+    """
+    runtime = inputs.runtime
+    return where((plan.sp > 0) | runtime.communication.hides_all_reduces, runtime.overlap.tensor_parallel, 0.0)
 
 
 def tensor_region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:

@@ -33,6 +33,9 @@ class Communication(Spec):
     sums_shared_input_once: bool
     """Tensor parallelism without sequence parallelism sums the gradient of an input that several products share in one
     all-reduce, not in one for each."""
+    hides_all_reduces: bool
+    """What `overlap.tensor_parallel` says holds without sequence parallelism too, where ranks all-reduce; else of its
+    all-gathers and reduce-scatters alone."""
     copies_sequences: Literal["none", "batched", "all"]
     """Sequences are the second dimension, collectives work along the first, and a copy of the whole buffer puts the
     pieces of sequence-parallel ranks in order: none; after every all-gather and before every reduce-scatter; or, of

@@ -1,0 +1,45 @@
+"""What hides tensor-parallel exchanges without sequence parallelism."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.answers.launch_files import launch_files
+from meshwright.cost.step import estimate_each
+from meshwright.layout.plan import Plan
+from strategies import llama_8b, question
+
+WHOLE, SPLIT = Plan(tp=8, micro_batch=4), Plan(tp=8, sp=True, micro_batch=4)
+OVERLAPPED = {"megatron-core": 0.5, "megatron-bridge": 0.5, "torchtitan": 0.5, "deepspeed": 0.5}
+
+
+@pytest.mark.parametrize("runtime", OVERLAPPED)
+@pytest.mark.parametrize("hides", [False, True])
+def test_all_reduces_are_hidden_where_the_framework_overlaps_them(runtime: str, hides: bool) -> None:
+    asked = question(llama_8b(), "1x8:h100", runtime, sequence_length=8192, global_batch=4)
+    asked = asked.replace(runtime=asked.runtime.replace(hides_all_reduces=hides))
+    taken = {}
+    for share in (0.0, OVERLAPPED[runtime]):
+        overlap = asked.runtime.overlap.replace(tensor_parallel=share)
+        whole, split = estimate_each([WHOLE, SPLIT], asked.replace(runtime=asked.runtime.replace(overlap=overlap)))
+        taken[share] = whole.step_time_s, split.step_time_s
+    without, beside = taken.values()
+    assert (beside[0] < without[0]) is hides
+    assert beside[1] < without[1]
+
+
+@pytest.mark.parametrize(("runtime", "hides"), [("megatron-bridge", False), ("torchtitan", False), ("deepspeed", True)])
+def test_userbuffers_and_asynchronous_tensor_parallelism_have_no_all_reduce(runtime: str, hides: bool) -> None:
+    """Source: Megatron-Bridge@067f987df03b training/comm_overlap.py L446; Megatron-LM@d98e8a64ddf3
+    training/arguments.py L1442; torch 2.13 _inductor/fx_passes/micro_pipeline_tp.py; DeepSpeed
+    runtime/domino/transformer.py L333.
+    """
+    assert question(llama_8b(), "1x8:h100", runtime).runtime.communication.hides_all_reduces is hides
+
+
+def test_bridge_is_written_as_it_is_priced() -> None:
+    asked = question(llama_8b(), "1x8:h100", "megatron-bridge", sequence_length=8192, global_batch=4)
+    for plan, overlapped in ((WHOLE, "False"), (SPLIT, "True")):
+        (priced,) = estimate_each([plan], asked)
+        files = launch_files(priced.plan, asked, "megatron-bridge").files
+        assert f"tp_comm_overlap={overlapped}" in "".join(files.values())
