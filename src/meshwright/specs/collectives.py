@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Annotated, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field
@@ -26,8 +27,9 @@ class CollectiveConstants(Spec):
     """B, bytes/s sent by one rank."""
 
 
-class MeasuredCollectives(NamedTuple):
-    """The constants of one operation, by growing group size."""
+@dataclass(frozen=True, eq=False)
+class MeasuredCollectives:
+    """The constants of one operation, by growing group size; never compared: specifications keep them beside fields."""
 
     ranks: IntColumn
     """Of each measured group, shape (k,)."""
@@ -36,6 +38,7 @@ class MeasuredCollectives(NamedTuple):
     sizes: list[int]
     """The same as numbers."""
     rows: list[tuple[float, float, float]]
+    """Latency, root and bandwidth of each, as numbers."""
     rank_s: float
     """Latency that each rank beyond the largest group adds, seconds."""
 
