@@ -40,6 +40,7 @@ UNSEEN = Path(__file__).parent / "unseen_runs.csv"
 DOCS = Path(__file__).parents[1] / "docs"
 CATALOG = Path(meshwright.__file__).parent / "specs" / "catalog"
 SUMMARY = ("step time, judged together", "inside intervals")
+"""How the first columns of the tables of a summary begin."""
 
 
 def main() -> None:
@@ -131,6 +132,7 @@ def as_json(parts: Mapping[str, Residuals | OrderError]) -> str:
 
 
 def one_part(part: Residuals | OrderError) -> str:
+    """One of them."""
     if isinstance(part, OrderError):
         return json.dumps(part.model_dump())
     between, unseen = json.dumps(part.between.model_dump()), json.dumps(part.unseen.model_dump())

@@ -19,7 +19,7 @@ from meshwright.validation.fit.residuals import (
     step_time_residuals,
 )
 from meshwright.validation.rows.configurations import configurations
-from meshwright.validation.rows.siblings import WORDS
+from meshwright.validation.rows.siblings import BY_WORDS
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import outcomes_of
 
@@ -103,7 +103,7 @@ def test_runs_that_were_read_by_their_words_are_held_against_others_that_were() 
 def test_a_row_of_which_only_words_are_known_has_a_wider_interval() -> None:
     known = next(row for row in read_rows() if row["dataset"] == "bridge" and row["moe_experts"] and row["step_time_s"])
     widths = []
-    for by in ("", WORDS):
+    for by in ("", BY_WORDS):
         (outcome,) = outcomes_of(configurations([known | {"known_by": by}]))
         low, high = interval("step_time", outcome) or (0.0, 0.0)
         assert low < high

@@ -161,6 +161,7 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("megatron-core", "MCORE_CUDA_GRAPH=1, FULL_CUDA_GRAPH=0", "host.graphs=iteration"),
         ("megatron-core", "FULL_CUDA_GRAPH=0", ""),
         ("megatron-core", "dropout of 0.1 by default", "dropout=true"),
+        ("megatron-core", "dropout of 0.0", ""),
         ("megatron-core", "precision-aware optimizer with bf16 gradients and moments", "optimizer_states=bf16"),
         ("megatron-core", "--transformer-impl local by default", "elementwise=eager"),
         ("megatron-core", "overlap_grad_reduce off by default", "overlap.data_parallel=0"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.validation.rows.siblings import WORDS, as_known, as_strangers
+from meshwright.validation.rows.siblings import BY_WORDS, as_known, as_strangers
 from meshwright.validation.rows.table import COLUMNS, Row, read_rows
 
 
@@ -74,14 +74,16 @@ def test_a_table_that_names_settings_is_as_it_was(table: list[Row]) -> None:
 def test_a_run_is_no_sibling_of_itself(table: list[Row]) -> None:
     alone = next(each for each in table if each["dataset"] == "titan-user")
     blank = alone | {"settings": "", "with": ""}
-    assert as_known([blank]) == [blank | {"known_by": WORDS}]
+    assert as_known([blank]) == [blank | {"known_by": BY_WORDS}]
 
 
 @pytest.mark.parametrize(
     ("source", "limit"),
     [
         ("MooreThreads/SimuMax docs/b200/another.json @4dcaae513b", "772.0"),
-        ("github.com/moorethreads/simumax:docs", ""),
+        ("https://github.com/moorethreads/SimuMax/pull/7", "772.0"),
+        ("https://github.com/moorethreads/another", ""),
+        ("huggingface.co/MooreThreads/SimuMax", ""),
         ("a page of MooreThreads on SimuMax", ""),
         ("", ""),
     ],
@@ -92,7 +94,8 @@ def test_a_row_of_a_known_repository_takes_what_its_runs_have_whatever_the_sourc
     said = {"dataset": "the rest", "runtime": "megatron-core", "gpu": "B200-SXM-180GB", "model": "a new one"}
     (row,) = as_known([_row(source=source, **said)])
     assert row["power_limit_w"] == limit
-    assert (row["known_by"] == WORDS) is not bool(limit)
+    assert ("runs of simumax-part in the project's table" in row["assumed"]) is bool(limit)
+    assert (row["known_by"] == BY_WORDS) is not bool(limit)
 
 
 def test_settings_of_another_recipe_are_not_taken(table: list[Row]) -> None:
@@ -107,5 +110,5 @@ def test_settings_of_another_recipe_are_not_taken(table: list[Row]) -> None:
 def test_a_stranger_knows_no_other_run_of_its_source(table: list[Row]) -> None:
     known = next(each for each in table if each["dataset"] == "simumax-part")
     (row,) = as_strangers([known])
-    assert (row["power_limit_w"], row["known_by"]) == ("", WORDS)
+    assert (row["power_limit_w"], row["known_by"]) == ("", BY_WORDS)
     assert row["dataset"] == known["dataset"]

@@ -12,7 +12,7 @@ from meshwright.specs.predictive import of_a_new_source
 from meshwright.specs.residuals import Cell, Likeness, Quantity, Residuals, Unseen, like, like_memory, residuals
 from meshwright.validation.fit.effects import effects
 from meshwright.validation.rows.settings import stand_ins
-from meshwright.validation.rows.siblings import WORDS
+from meshwright.validation.rows.siblings import BY_WORDS
 from meshwright.validation.score.outcomes import Outcome, Pair
 
 
@@ -73,7 +73,7 @@ def likeness(quantity: Quantity, outcome: Outcome) -> Likeness | None:
 
 def read_by_words(outcome: Outcome) -> bool:
     """Whether its row alone says what its framework did (`siblings`)."""
-    return outcome.configuration.rows[0]["known_by"] == WORDS
+    return outcome.configuration.rows[0]["known_by"] == BY_WORDS
 
 
 def interval(quantity: Quantity, outcome: Outcome) -> tuple[float, float] | None:

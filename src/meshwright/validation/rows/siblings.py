@@ -31,9 +31,12 @@ UNNAMED = (
     *("power_limit_w", "recompute_layers", "memory_rank"),
 )
 """Columns that tables as others collect them have not."""
-REPOSITORY = re.compile(r"\b([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)")
-"""Owner and name, as a row's source has them."""
-WORDS = "words"
+REPOSITORY = re.compile(
+    r"(?:\bgithub\.com/|(?<![\w./-]))([a-z0-9][a-z0-9-]*/(?![\w.-]+\.(?:md|json|csv|html)\b)[a-z0-9][\w.-]*)",
+    re.IGNORECASE,
+)
+"""Owner and name, as a row's source has them, in an address too; no file of a folder."""
+BY_WORDS = "words"
 """In the column `known_by`: nothing but the row's own words and other sources says what its framework did."""
 
 
@@ -79,11 +82,12 @@ def _as_known(row: Row, alone: bool = False) -> Row:
     for level in LEVELS:
         alike = [each for each in others if all(each[column] == read[column] for column in level)]
         if alike:
-            taken.append(f"what {len(alike)} runs of {row['dataset']} in the project's table have in common")
+            named = " and ".join(dict.fromkeys(each["dataset"] for each in alike))
+            taken.append(f"what {len(alike)} runs of {named} in the project's table have in common")
             row = row | _blanks(row, alike) | _settings(alike, read)
             break
     else:
-        row = row | {"known_by": WORDS}
+        row = row | {"known_by": BY_WORDS}
         alike = _of_its_release(read)
         of_model = [each for each in alike if _model(each) and _model(each) == _model(read)]
         shared = (_settings(alike, read) if alike else {}) | (_blanks(row, of_model) if of_model else {})
@@ -210,11 +214,18 @@ def _blanks(row: Row, alike: Sequence[Row]) -> Row:
 
 def _settings(alike: Sequence[Row], read: Row) -> Row:
     """The parts of the columns of behaviours that all rows have, but for settings that no run in a row's recipe has."""
-    in_its_recipe = {
-        name for each in _every_run() if _recipe(each) == _recipe(read) for name in split_list(each["settings"])
-    }
+    in_its_recipe = _settings_by_recipe().get(_recipe(read), frozenset())
     settings = [name for name in split_list(_shared(alike, "settings")) if name in in_its_recipe]
     return {"settings": ";".join(settings), "with": _shared(alike, "with")}
+
+
+@cache
+def _settings_by_recipe() -> dict[str, frozenset[str]]:
+    """By recipe, the settings that any of the project's runs in it has."""
+    by_recipe: dict[str, set[str]] = {}
+    for each in _every_run():
+        by_recipe.setdefault(_recipe(each), set()).update(split_list(each["settings"]))
+    return {recipe: frozenset(names) for recipe, names in by_recipe.items()}
 
 
 def _recipe(row: Row) -> str:

@@ -33,9 +33,9 @@ def _line(outcome: Outcome) -> dict[str, object]:
         "model": first["model"],
         "gpus": first["cluster"] or f"{first['num_gpus']} {first['gpu']}".strip(),
         "plan": case.plan if case else "",
-        **_figures("step_time", "s", configuration.step_time_s, outcome),
+        **_written(figures("step_time", "s", configuration.step_time_s, outcome)),
         "memory_kind": configuration.memory_kind,
-        **_figures("memory", "gib", configuration.memory_gib, outcome),
+        **_written(figures("memory", "gib", configuration.memory_gib, outcome)),
         "fitted": "yes" if configuration.fits else "no",
         "verdict": estimate.verdict if estimate else "",
         "not_represented": outcome.refusal,
@@ -43,13 +43,23 @@ def _line(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _figures(name: Quantity, unit: str, measured: float | None, outcome: Outcome) -> dict[str, object]:
+def figures(name: Quantity, unit: str, measured: float | None, outcome: Outcome) -> dict[str, float | None]:
+    """What was measured and is predicted of one quantity, its error as a share, and the interval of the run.
+
+    name: of the quantity; unit: of its figures, s or gib; measured: where nothing is predicted.
+    """
     pair: Pair | None = getattr(outcome, name)
-    printed, (low, high) = pair.measured if pair else measured, interval(name, outcome) or (None, None)
+    low, high = interval(name, outcome) or (None, None)
     return {
-        f"{name}_measured_{unit}": "" if printed is None else f"{printed:.6g}",
-        f"{name}_predicted_{unit}": f"{pair.predicted:.6g}" if pair else "",
-        f"{name}_error": f"{pair.error:.4f}" if pair else "",
-        f"{name}_p10_{unit}": "" if low is None else f"{low:.6g}",
-        f"{name}_p90_{unit}": "" if high is None else f"{high:.6g}",
+        f"{name}_measured_{unit}": pair.measured if pair else measured,
+        f"{name}_predicted_{unit}": pair.predicted if pair else None,
+        f"{name}_error": pair.error if pair else None,
+        f"{name}_p10_{unit}": low,
+        f"{name}_p90_{unit}": high,
     }
+
+
+def _written(numbers: dict[str, float | None]) -> dict[str, object]:
+    """Errors to the fourth digit behind the point, all else with six; blank where there is none."""
+    formats = {name: ".4f" if name.endswith("_error") else ".6g" for name in numbers}
+    return {name: "" if value is None else format(value, formats[name]) for name, value in numbers.items()}

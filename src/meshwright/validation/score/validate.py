@@ -15,13 +15,12 @@ from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
 from meshwright.reprs import lines_of
 from meshwright.search.stop import Progress
-from meshwright.specs.residuals import Quantity
 from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
-from meshwright.validation.fit.residuals import interval
 from meshwright.validation.rows.configurations import configurations
-from meshwright.validation.rows.siblings import WORDS, as_known, as_strangers
+from meshwright.validation.rows.siblings import BY_WORDS, as_known, as_strangers
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import Outcome, Pair, outcomes_of
+from meshwright.validation.score.configurations_csv import figures
+from meshwright.validation.score.outcomes import Outcome, outcomes_of
 from meshwright.validation.score.score import Score, score_of
 from meshwright.validation.score.screen import score_screen
 from meshwright.validation.score.where import row_filter, unmatched
@@ -92,7 +91,7 @@ def validate(
         missing = () if rows or where is None else tuple(unmatched(where, table))
         return ValidateAnswer(score_of(outcomes), tuple(outcomes), missing)
     published = outcomes if runs is None and where is None else priced(configurations(read_rows()))
-    by_words = any(row["known_by"] == WORDS for row in rows)
+    by_words = any(row["known_by"] == BY_WORDS for row in rows)
     strangers = priced(configurations(as_strangers(read_rows()))) if by_words else []
     judged = leave_one_source_out([*published, *strangers], published, progress)
     outcomes = judged if outcomes is published else leave_one_source_out(outcomes, published, progress)
@@ -108,21 +107,9 @@ def _cells(outcome: Outcome) -> dict[str, Any]:
         "model": first["model"],
         "accelerator": first["gpu"],
         "plan": str(case.plan) if case else None,
-        **_figures("step_time", "s", configuration.step_time_s, outcome),
-        **_figures("memory", "gib", configuration.memory_gib, outcome),
+        **figures("step_time", "s", configuration.step_time_s, outcome),
+        **figures("memory", "gib", configuration.memory_gib, outcome),
         "fitted": configuration.fits,
         "verdict": str(estimate.verdict) if estimate else None,
         "not_represented": outcome.refusal,
-    }
-
-
-def _figures(name: Quantity, unit: str, measured: float | None, outcome: Outcome) -> dict[str, float | None]:
-    pair: Pair | None = getattr(outcome, name)
-    low, high = interval(name, outcome) or (None, None)
-    return {
-        f"{name}_measured_{unit}": pair.measured if pair else measured,
-        f"{name}_predicted_{unit}": pair.predicted if pair else None,
-        f"{name}_error": pair.error if pair else None,
-        f"{name}_p10_{unit}": low,
-        f"{name}_p90_{unit}": high,
     }
