@@ -180,6 +180,9 @@ def questions() -> dict[str, Inputs]:
         "qwen-like on a100, ddp": question(
             dense_model(qk_norm="head", layers=8), "1x8:a100", "pytorch-ddp", global_batch=32, sequence_length=512
         ),
+        "llama with adapters on h100, accelerate": question(
+            llama_8b(), "1x8:h100", "accelerate", global_batch=32, precision="bf16", lora_rank=16
+        ),
     }
 
 

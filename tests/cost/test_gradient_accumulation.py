@@ -77,7 +77,7 @@ def test_scattered_gradients_are_copied_into_their_bucket() -> None:
     plan = Plan(dp=8, zero=2, num_microbatches=4)
     times = gathers_per_step(plan, LLAMA, in_flight=1, stage=0)
     copied = elementwise_time(4 * (2 + 4) * 1e9, LLAMA.cluster.accelerator) * slowdown(LLAMA)
-    assert float(gather_copies_time(LLAMA, 1e9, 0.0, times)) == pytest.approx(float(copied))
+    assert float(gather_copies_time(LLAMA, 1e9, 1e9, 0.0, times)) == pytest.approx(float(copied))
 
 
 def test_a_pipeline_that_defers_reduction_adds_to_whole_gradients() -> None:
@@ -86,7 +86,7 @@ def test_a_pipeline_that_defers_reduction_adds_to_whole_gradients() -> None:
     counts = [gathers_per_step(plan, inputs, in_flight=2, stage=0) for plan in (whole, deferred)]
     assert [(int(each.scatters), int(each.sums)) for each in counts] == [(4, 0), (1, 4)]
     without = counts[1]._replace(sums=0)
-    seconds = [float(gather_copies_time(inputs, 1e9, 0.0, each)) for each in (counts[1], without)]
+    seconds = [float(gather_copies_time(inputs, 1e9, 1e9, 0.0, each)) for each in (counts[1], without)]
     added = elementwise_time(4 * (2 + 4 + 4) * 1e9, inputs.cluster.accelerator) * slowdown(inputs)
     assert seconds[0] - seconds[1] == pytest.approx(float(added))
 

@@ -28,7 +28,7 @@ from meshwright.cost.comms.tensor import layer_tensor_exchanges, tensor_region
 from meshwright.cost.compute.alignment import UnalignedSlowdown
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
-from meshwright.cost.compute.linear import Linear, projections
+from meshwright.cost.compute.linear import Linear, linear_time, projections
 from meshwright.cost.compute.slowdown import sustained_slowdown
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.saved import Saved
@@ -48,6 +48,7 @@ from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTime
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
+from meshwright.specs.weights import head_weights
 from strategies import questions, some_legal_plans
 
 ROWS = 30
@@ -73,6 +74,7 @@ TABLES = {
     "in_flight.is_pipelined",
     "in_flight.loss_waiting",
     "unit_in_flight.unit_in_flight_bytes",
+    "stage_parameters.stage_adapters",
     "stage_parameters.stage_units",
     "stage_parameters.parted_embedding",
     "stage_parameters.largest_layer",
@@ -81,6 +83,8 @@ TABLES = {
     "sharded_step.sharded_step",
     "sharded_step.last_forward",
     "sharded_step.replicated_step",
+    "frozen_step.frozen_shards",
+    "frozen_step.frozen_replicas",
     "unfused_update.unfused_update",
     "pipelined_step.pipelined_step",
     "pipelined_step.last_forward",
@@ -197,6 +201,8 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "group": lambda case: axis_group("dp", case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
+    "products": lambda case: (linear_time(8192, 4096, 4096, case.inputs), linear_time(8192, 8192, 4096, case.inputs)),
+    "weights": lambda case: head_weights(case.inputs.model),
     "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),
     "linear": lambda case: Linear(*(case.columns[name] for name in ("rows", "outputs", "features"))),
     "slowdowns": lambda case: UnalignedSlowdown(*(1 + case.columns[name] for name in SECONDS[:3])),
@@ -240,7 +246,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
 }
 """Arguments that follow from the question and the plan."""
 COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]
-COUNTS += ["rows", "parameters", "ends", "matrices"]
+COUNTS += ["rows", "parameters", "reduced", "ends", "matrices"]
 SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "in_block", "blocks"]
 SMALL += ["reductions", "in_flight", "chunks_in_flight"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]
@@ -250,6 +256,7 @@ SPECIAL = {"exchange.exposed_time.window": "work", "states.state_bytes.layer": "
 SPECIAL |= {"data.data_exchange.experts": "parameters", "sharded.sharded_exchanges.messages": "shard_messages"}
 SPECIAL |= {f"sharded.{name}exchanges.messages": "shard_messages" for name in ("end_", "embedding_unit_", "head_unit_")}
 SPECIAL |= {"exchange.repeated.times": "stage", "exchange.resized.factor": "forward"}
+SPECIAL |= {"data.shard_messages.adapters": "ends", "adapters.beside_frozen.blocks": "products"}
 SPECIAL |= {f"{name}.experts": "ends" for name in ("data.shard_messages", "optimizer.optimizer_time")}
 SPECIAL |= {f"sharded.{name}.stage": "last_stage" for name in ("gathers_per_step", "end_gathers")}
 SPECIAL |= {"gemm.gemm_time.unaligned": "time", "linear.products_time.unaligned": "slowdowns"}

@@ -208,7 +208,10 @@ def test_what_would_fit_says_which_kind_of_it_is_looked_for_and_no_time_of_singl
     assert found == remedies(result)
     assert not said
     assert described == [
-        *(f"Looking for what would fit: {kind.value}, {place} of 4" for place, kind in enumerate(Kind, start=1)),
+        *(
+            f"Looking for what would fit: {kind.value}, {place} of {len(Kind)}"
+            for place, kind in enumerate(Kind, start=1)
+        ),
         None,
     ]
 

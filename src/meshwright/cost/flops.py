@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.cost.compute.attention import attended_pairs
+from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.weights import Weight, layer_weights, model_weights, mtp_weights
@@ -17,7 +18,8 @@ def model_flops_per_step(inputs: Inputs) -> float:
     6 FLOP per token and matrix parameter that the token passes through (the embedding look-up and positions are no
     product, a tied head is one), and 6 (d_qk + d_v) FLOP per head and attended query-key pair, causal pairs counted
     once (s^2 / 2), sliding windows respected. Layers of multi-token prediction that are trained count, each with its
-    projection and the head once more. Returns FLOP. Source: Narayanan et al., arXiv:2104.04473, equation 3, with the
+    projection and the head once more. A frozen parameter counts 4, as it has no gradient, and one of an adapter 6.
+    Returns FLOP. Source: Narayanan et al., arXiv:2104.04473, equation 3, with the
     causal half stated; PaLM, arXiv:2204.02311, appendix B, for MFU; Megatron-LM, training.py,
     num_floating_point_operations, for multi-token prediction.
 
@@ -29,7 +31,8 @@ def model_flops_per_step(inputs: Inputs) -> float:
     head = model.vocab_size * model.hidden_size if model.tied_embeddings else 0
     passed = sum(count * _passed(weight) for count, weight in model_weights(model) if weight.part not in LOOKED_UP)
     passed += head + inputs.mtp_layers * _predicted(model)
-    products = 6.0 * passed * job.tokens_per_step
+    each = (4.0 if inputs.freezes_weights else 6.0) * passed + 6.0 * adapter_parameters(model, job)
+    products = each * job.tokens_per_step
     scores = 0.0
     for kind, count in zip(model.layer_kinds, inputs.layers_per_kind, strict=True):
         attention = kind.attention

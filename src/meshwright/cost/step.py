@@ -237,14 +237,14 @@ def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Slowest) -> 
         exposed_dp_s=0.0,
         bubble_s=where(plans.pp > 1, idle, 0.0),
         optimizer_s=0.0,
-        host_s=count * work.host + inputs.runtime.host.host_s_per_step,
+        host_s=count * work.host + inputs.host_s_per_step,
     )
 
 
 def _optimizer_time(footprints: Footprints) -> FloatColumn:
     """Seconds of the optimizer on the slowest stage of every pipeline, shape (p,)."""
-    weights, (dense, experts, *_) = footprints.pipelines.weights, footprints.held_parameters
-    seconds = column(optimizer_time(weights.each, footprints.inputs, dense, experts))[weights.of_stage]
+    weights, held = footprints.pipelines.weights, footprints.held_parameters
+    seconds = column(optimizer_time(weights.each, footprints.inputs, held.trained, held.experts))[weights.of_stage]
     return footprints.pipelines.stages.largest(seconds)
 
 

@@ -117,8 +117,8 @@ class UnitTimes(NamedTuple):
 def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, the axes that the rank order numbers before tp,
     the pipeline where it says whether exchanges of experts overlap, and the stage of ZeRO where the host issues more
-    under stage 3, or kernels add up gradients below stage 2. plans: shape (n,); pipelines: theirs. Returns plans of the
-    shapes, and the row of each plan.
+    under stage 3, kernels add up gradients below stage 2, or adapters cast their inputs there. plans: shape (n,);
+    pipelines: theirs. Returns plans of the shapes, and the row of each plan.
 
     >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
@@ -129,7 +129,7 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Sh
     """
     fields, distinct = shape_fields(inputs), pipelines.plans
     if "zero" in fields:
-        least = 2 if gradient_sum_bytes(inputs) else GATHERS
+        least = 2 if gradient_sum_bytes(inputs) or inputs.freezes_weights else GATHERS
         distinct = replace(distinct, zero=np.where(distinct.zero >= least, distinct.zero, 0))
     # What follows from pipelines is told apart of these, (p,); the rest of each plan, (n,).
     shared = distinct_shapes(distinct, [name for name in fields if name in PIPELINE])
@@ -150,7 +150,7 @@ def shape_fields(inputs: Inputs) -> tuple[str, ...]:
     pipeline = ("pp", "vpp", "schedule") if overlap_share(inputs) else ()
     layer, expert = inputs.runtime.host.host_s_per_gathered_layer, inputs.runtime.host.host_s_per_gathered_expert
     gathered = layer.total + (expert.total if inputs.model.is_moe else 0.0)
-    sharding = ("zero",) if gathered or gradient_sum_bytes(inputs) else ()
+    sharding = ("zero",) if gathered or gradient_sum_bytes(inputs) or inputs.freezes_weights else ()
     return tuple(dict.fromkeys((*SHAPE, *pipeline, *sharding, *order[: order.index("tp")])))
 
 

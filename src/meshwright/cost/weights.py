@@ -26,6 +26,7 @@ from meshwright.cost.comms.sharded import (
     unsharded_share,
 )
 from meshwright.cost.footprint import Footprints
+from meshwright.cost.memory.adapter_parameters import gathered_adapter_parameters
 from meshwright.cost.memory.parameters import (
     gathered_end_parameters,
     gathered_layer_parameters,
@@ -60,6 +61,12 @@ class _Piece(NamedTuple):
     experts: Floats = 0.0
     ends: Floats = 0.0
     """Of `dense`, those of embedding and head."""
+    adapters: Floats = 0.0
+    """Of `dense`, those of adapters."""
+
+    def reduced(self, inputs: Inputs) -> Floats:
+        """Those whose gradients are reduced: all, or those of adapters."""
+        return self.adapters if inputs.freezes_weights else self.dense + self.experts
 
 
 def once_a_step(
@@ -72,8 +79,10 @@ def once_a_step(
     seconds of chosen rows, shape (chosen,). Source: `data_exchange`, `data_exchanges`.
     """
     inputs, weights, of_stage = footprints.inputs, footprints.pipelines.weights, footprints.pipelines.of_stage
-    dense, experts, ends, matrices, _ = footprints.held_parameters
-    exchange = packing(data_exchange(weights.each, inputs, dense, weights.stages.stage, experts, ends, matrices))
+    held, stage = footprints.held_parameters, weights.stages.stage
+    ends = held.ends * (not inputs.freezes_weights)
+    exchange = data_exchange(weights.each, inputs, held.trained, stage, held.experts, ends, held.matrices)
+    exchange = packing(exchange)
     forward = column(works.forward_total + works.host_forward)
     backward = column(works.backward_total + works.host_backward)
     reductions, plan = column(earlier_reductions(footprints.plans)), footprints.stages.plan
@@ -105,6 +114,9 @@ def layer_by_layer(
     plans = footprints.pipelines.plans.some(footprints.pipelines.stages.plan[own])
     ends = _ends(plans, held, inputs)
     layers = [_Piece(*gathered_layer_parameters(plans, inputs, kind)) for kind in inputs.model.layer_kinds]
+    if inputs.freezes_weights:
+        adapters = (gathered_adapter_parameters(plans, inputs, kind) for kind in inputs.model.layer_kinds)
+        layers = [layer._replace(adapters=count) for layer, count in zip(layers, adapters, strict=True)]
     pieces = [*(_Piece(each, ends=each) for each in ends.values()), *layers]
     messages = _messages(plans, inputs, pieces, like, packing)
     # What may hide them, and the exchanges.
@@ -116,11 +128,12 @@ def layer_by_layer(
     }
     for name, parameters in ends.items():
         often, windows = times if name == "embedding" else of_ends, around.get(name, NOTHING)
-        yield StageWeights(name, 1, end_exchanges(inputs, next(messages), parameters[like], often, windows))
+        whole = parameters[like]
+        reduced = whole * (not inputs.freezes_weights)
+        yield StageWeights(name, 1, end_exchanges(inputs, next(messages), whole, reduced, often, windows))
     for index, (kind, layer) in enumerate(zip(inputs.model.layer_kinds, layers, strict=True)):
-        exchanges = sharded_exchanges(
-            inputs, next(messages), column(layer.dense + layer.experts)[like], *passes[index], unsharded, times
-        )
+        counts = column(layer.dense + layer.experts)[like], column(layer.reduced(inputs))[like]
+        exchanges = sharded_exchanges(inputs, next(messages), *counts, *passes[index], unsharded, times)
         yield StageWeights(kind.name, stages.layers[:, index], exchanges)
 
 

@@ -20,6 +20,7 @@ from meshwright.cost.unit import micro_batch_shapes
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.predictive import predictive
 from meshwright.specs.residuals import ALLOCATED, like_memory, measured_memory
 from meshwright.specs.routing import expert_spread
@@ -106,7 +107,9 @@ def _states(weights: Weights, inputs: Inputs) -> FloatColumn:
         states = stage_states(weights.each, weights.stages, inputs)
         return column(states.parameters + states.gradients + states.optimizer_states)[weights.of_stage]
     _, stored = stage_units(weights.plans, weights.stages, inputs)
-    return column((storage.weight_bytes + storage.moments_bytes) * stored.all)[weights.of_stage]
+    trained = stored.trained(inputs)
+    kept = (storage.weight_bytes + storage.moments_bytes) * trained + HALF_BYTES * (stored.all - trained)
+    return column(kept)[weights.of_stage]
 
 
 def _least_grows(plans: Plans, inputs: Inputs) -> BoolColumn:

@@ -17,7 +17,7 @@ from meshwright.search.fewest_nodes import fewest_nodes, whole_answer
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.least_states import states_fit
 from meshwright.search.published import unpublished
-from meshwright.specs.behaviours import narrower_states, with_behaviours
+from meshwright.specs.behaviours import beside_adapters, narrower_states, with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
@@ -33,7 +33,10 @@ MOST_STEPS = 16
 """Numbers of nodes that are looked at for them."""
 
 
-OPTIONS = {"sequence_length": "seq-len"}
+USUAL_RANK = 16
+"""Of adapters. Source: Dettmers et al., arXiv:2305.14314, figure 4: adapters on all layers train alike from rank 8 on.
+"""
+OPTIONS = {"sequence_length": "seq-len", "lora_rank": "lora-rank"}
 """Fields of a job that the command line calls otherwise."""
 Question = tuple[tuple[str, ...], Inputs]
 """Options, and the question with them."""
@@ -46,6 +49,8 @@ class Kind(Enum):
     FEWER_BYTES = "fewer bytes"
     """The form of what a rank holds, or slices of sequences that are shorter than usual; on the same accelerators."""
     SHORTER_SEQUENCE = "shorter sequence"
+    ADAPTERS = "adapters beside frozen weights"
+    """Another training on the same accelerators."""
     MORE_ACCELERATORS = "more accelerators"
 
 
@@ -72,8 +77,8 @@ def remedies(
     result: SearchResult, most: int | None = None, progress: Progress | None = None, asking: Asking | None = None
 ) -> list[Remedy]:
     """Of a search without a fitting plan, what would make one safe: constraints left out, then fewer bytes on the same
-    accelerators, a shorter sequence, and more accelerators. None where neither 32 times the nodes nor a sixteenth of
-    the sequence length would.
+    accelerators, a shorter sequence, adapters, and more accelerators. None where neither 32 times the nodes nor a
+    sixteenth of the sequence length would.
 
     Recomputation and ZeRO are no remedies of their own: a search tries all that the runtime has. most: how many to look
     for; None: all; progress: told as by `find`, anew for each search; asking: told before each kind is looked for.
@@ -128,7 +133,7 @@ def _question(inputs: Inputs, behaviours: Sequence[str] = (), **fields: Any) -> 
     options += [f"--with {each}" for each in behaviours]
     try:
         job, runtime = inputs.job.replace(**fields), with_behaviours(inputs.runtime, behaviours)
-        yield tuple(options), inputs.replace(job=job, runtime=runtime)
+        yield tuple(options), inputs.replace(job=job, runtime=beside_adapters(runtime, job))
     except InvalidInput:
         return
 
@@ -145,6 +150,12 @@ def _shorter_sequence(inputs: Inputs, progress: Progress | None) -> Iterator[Rem
     lengths = (inputs.job.sequence_length // divisor for divisor in SEQUENCE_DIVISORS)
     questions = (each for length in lengths for each in _question(inputs, sequence_length=length))
     return islice(_answers(Kind.SHORTER_SEQUENCE, questions, progress), 1)
+
+
+def _adapters(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
+    """Adapters of the usual rank, where all weights are trained and the runtime has adapters."""
+    questions = () if inputs.freezes_weights else _question(inputs, lora_rank=USUAL_RANK)
+    return _answers(Kind.ADAPTERS, questions, progress)
 
 
 def _more_accelerators(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
@@ -210,6 +221,7 @@ WAYS: dict[Kind, Callable[[Inputs, Progress | None], Iterable[Remedy]]] = {
     Kind.FEWER_CONSTRAINTS: _fewer_constraints,
     Kind.FEWER_BYTES: _fewer_bytes,
     Kind.SHORTER_SEQUENCE: _shorter_sequence,
+    Kind.ADAPTERS: _adapters,
     Kind.MORE_ACCELERATORS: _more_accelerators,
 }
 """By which each kind is looked for, in this order."""

@@ -7,6 +7,7 @@ from typing import Literal
 Condition = Literal[
     "experts",
     "prediction",
+    "adapters",
     "quantised",
     "fp8",
     "fp4",

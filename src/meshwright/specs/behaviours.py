@@ -11,6 +11,7 @@ from typing import Any
 from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import Job
 from meshwright.specs.runtime import SECTION_OF, Runtime, read_runtime
 from meshwright.specs.runtime.replaced import ReplacedBehaviour
 
@@ -23,6 +24,8 @@ PERMUTE_FUSION = "permute_fusion"
 """The switch for fused kernels that sort the rows of experts."""
 FUSED_EXPERTS = "fused_experts"
 """The switch for one kernel that computes all experts of a rank."""
+TRAINING_DTYPE, FROZEN = "training_dtype", "frozen"
+"""The switch for the format of weights, and its position where they are frozen in 2 bytes."""
 KERNEL_SWITCHES = (PERMUTE_FUSION, FUSED_EXPERTS)
 """Switches for faster kernels of models with experts."""
 
@@ -64,6 +67,18 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     if faults:
         raise InvalidSpec(f"runtime {runtime.id} with --with", faults)
     return replaced
+
+
+def beside_adapters(runtime: Runtime, job: Job) -> Runtime:
+    """The runtime as it runs a job: with weights that are frozen in 2 bytes where adapters are trained beside them.
+
+    >>> from meshwright.specs.runtime import read_runtime
+    >>> job = Job(sequence_length=2048, global_batch=8, lora_rank=16)
+    >>> beside_adapters(read_runtime("pytorch-ddp"), job).storage.autocast
+    False
+    """
+    casts = job.lora_rank and runtime.storage.autocast and FROZEN in runtime.switches.get(TRAINING_DTYPE, {})
+    return with_behaviours(runtime, [f"{TRAINING_DTYPE}={FROZEN}"]) if casts else runtime
 
 
 def as_catalogued(runtime: Runtime, field: str) -> Runtime:

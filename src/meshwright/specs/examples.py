@@ -10,4 +10,8 @@ TWO_NODES = read_cluster("2x8:h100")
 H100 = TWO_NODES.accelerator
 LLAMA = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
 """Llama 3.1 8B on one node of H100, under Megatron-core."""
+LLAMA_LORA = read_inputs(
+    "llama-3.1-8b", "1x8:h100", Job(sequence_length=2048, global_batch=8, lora_rank=16), "accelerate"
+)
+"""Adapters beside all linear layers of it, under accelerate."""
 MIXTRAL = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))

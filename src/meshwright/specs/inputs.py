@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar, Self
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from meshwright.errors import Fault, InvalidSpec, quoted
+from meshwright.errors import Fault, InvalidSpec
+from meshwright.specs.adapters import Adapter, adapter_faults, layer_adapters
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints, lacking
 from meshwright.specs.expert_faults import expert_faults
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.job import Job
-from meshwright.specs.model import Attention, Model
+from meshwright.specs.model import Attention, LayerKind, Model
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
+from meshwright.specs.precision_faults import precision_faults
 from meshwright.specs.routing import expert_spread
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.runtime.device import AttentionKernel
-from meshwright.specs.weights import parameter_count
+from meshwright.specs.weights import Weight, layer_weights, parameter_count
 from meshwright.units import format_count
 
 MAX_PARAMETERS = 10**15
@@ -168,6 +171,28 @@ class Inputs(Spec):
         gathers = {"none": False, "one_scale": self.recipe.columns != "own", "all": True}
         return self.recipe.quantises and gathers[self.runtime.communication.quantised_gathers]
 
+    @property
+    def freezes_weights(self) -> bool:
+        """Whether the model's weights are frozen, and adapters beside them are trained."""
+        return self.job.lora_rank > 0
+
+    def adapters(self, kind: LayerKind) -> tuple[Adapter, ...]:
+        """Those of one layer of a kind; none where all weights are trained."""
+        return layer_adapters(self.model, kind, self.job.lora_rank, self.job.lora_modules)
+
+    @cached_property
+    def host_s_per_step(self) -> float:
+        """Seconds of the host outside of the pipeline, also to update adapters tensor by tensor."""
+        host, model = self.runtime.host, self.model
+        adapters = (len(self.adapters(kind)) for kind in model.layer_kinds)
+        updated = sum(layers * count for layers, count in zip(model.layers_per_kind, adapters, strict=True))
+        return host.host_s_per_step + updated * host.host_s_per_updated_adapter
+
+    def layer_weights(self, kind: LayerKind, *, fused: bool = False) -> tuple[Weight, ...]:
+        """Those of one layer of a kind, with its adapters; fused: queries, keys and values have one weight."""
+        own = layer_weights(self.model, kind, fused)
+        return (*own, *chain.from_iterable(adapter.weights for adapter in self.adapters(kind)))
+
     @cached_property
     def mtp_layers(self) -> int:
         """Layers of multi-token prediction that are trained: the job's, else the model's where the runtime has them."""
@@ -239,36 +264,13 @@ class Inputs(Spec):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        faults = [*self._precision(), *self._positions(), *expert_faults(self.model, self.job, self.runtime)]
-        faults += [*self._size(), *self._host()]
+        faults = [*precision_faults(self.cluster.accelerator, self.job, self.runtime), *self._positions()]
+        faults += expert_faults(self.model, self.job, self.runtime)
+        faults += [*self._size(), *self._host(), *adapter_faults(self.model, self.job, self.runtime)]
         faults += [Fault(f"constraints.{name}", what) for name, what in lacking(self.constraints, self.runtime).items()]
         if faults:
             raise InvalidSpec(self.called, faults)
         return self
-
-    def _precision(self) -> Iterator[Fault]:
-        accelerator, recipe = self.cluster.accelerator, self.recipe
-        peaks, constants = accelerator.peak_flops, accelerator.kernels.low_precision
-        if self.job.precision not in self.runtime.plans.precisions:
-            yield Fault("job.precision", f"{self.runtime.id} has no {self.job.precision}; {self._instead()}")
-        elif missing := [peak for peak in (recipe.peak, recipe.half) if peak not in peaks]:
-            yield Fault("job.precision", f"{accelerator.id} has no {missing[0]} matrix units; {self._instead()}")
-        elif not recipe.runs_on(accelerator):
-            needs = f"{recipe.id} needs compute capability {recipe.least_compute_capability:g} or more"
-            has = f"{accelerator.id} has {accelerator.compute_capability}"
-            yield Fault("job.precision", f"{needs}, and {has}; {self._instead()}")
-        elif recipe.number_format != "half" and recipe.number_format not in constants:
-            what = f"kernels {quoted(accelerator.kernels.id)} hold no constants of {recipe.number_format} products"
-            yield Fault("job.precision", f"{what}; use {recipe.half}")
-        elif recipe.half == "fp16" and self.runtime.storage.weight_bytes == HALF_BYTES:
-            what = "is 2, where fp16 needs 4: an optimizer that updates fp16 weights alone loses small updates"
-            yield Fault("runtime.storage.weight_bytes", f"{what}; use 4, or job.precision bf16")
-
-    def _instead(self) -> str:
-        """What to do where a recipe cannot run."""
-        accelerator, known = self.cluster.accelerator, self.runtime.plans.precisions
-        possible = " or ".join(name for name in known if read_precision(name).runs_on(accelerator))
-        return f"use {possible}" if possible else f"{self.runtime.id} has no recipe that {accelerator.id} can run"
 
     def _host(self) -> Iterator[Fault]:
         """Source: Megatron-LM, training/arguments.py: --optimizer-cpu-offload and --fp8-param-gather."""

@@ -22,6 +22,10 @@ MAX_MTP_LAYERS = 100
 """Of multi-token prediction; published models have 1 to 7."""
 USUAL_RISK = 0.1
 Count = Annotated[int, Field(gt=0, le=MAX_COUNT, strict=True)]
+ALL_LINEAR = "all-linear"
+LORA_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""Linear layers that can have an adapter, by their names in models of transformers."""
+LoraModule = Annotated[str, one_of((ALL_LINEAR, *LORA_MODULES))]
 
 
 class Job(Spec):
@@ -49,12 +53,21 @@ class Job(Spec):
     all are taken."""
     mtp_layers: Annotated[int, Field(ge=0, le=MAX_MTP_LAYERS, strict=True)] | None = None
     """Layers of multi-token prediction to train; None: as many as the model has, where the runtime trains them."""
+    lora_rank: Annotated[int, Field(ge=0, le=2**16, strict=True)] = 0
+    """Rank of low-rank adapters, which are trained beside frozen weights; 0: all weights are trained."""
+    lora_modules: Annotated[tuple[LoraModule, ...], Field(min_length=1)] = (ALL_LINEAR,)
+    """Linear layers that have an adapter."""
     risk: Annotated[float, Field(ge=0.01, le=0.5)] = USUAL_RISK
     """The probability of running out of memory that is accepted: of plans with no more, the fastest is best."""
     tokens: Annotated[int, Field(gt=0, le=10**18, strict=True)] | None = None
     """Tokens to train on in all; None: not given."""
     assumptions: tuple[str, ...] = ()
     """What was not given and had to be assumed, for the user's eyes."""
+
+    @property
+    def modules_text(self) -> str:
+        """The linear layers that have an adapter, as a user names them."""
+        return ",".join(self.lora_modules)
 
     @property
     def tokens_per_step(self) -> int:
@@ -98,6 +111,20 @@ def batch_of_tokens(tokens: str, sequence_length: int) -> tuple[int, tuple[str, 
     )
 
 
+def parse_modules(names: str) -> tuple[str, ...]:
+    """Modules from `all-linear` or from names that commas separate; raises `InvalidInput` for one that is not known.
+
+    >>> parse_modules("q_proj, v_proj")
+    ('q_proj', 'v_proj')
+    """
+    modules = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
+    if unknown := [name for name in modules if name not in (ALL_LINEAR, *LORA_MODULES)]:
+        raise InvalidInput(
+            f"adapters stand beside {ALL_LINEAR} or {', '.join(LORA_MODULES)}; {quoted(unknown[0])} is none of these"
+        )
+    return modules
+
+
 def job_of(
     sequence_length: int,
     global_batch: int | None = None,
@@ -110,11 +137,13 @@ def job_of(
     expert_imbalance: float | None = None,
     expert_capacity: float | None = None,
     mtp_layers: int | None = None,
+    lora_rank: int | None = None,
+    lora_modules: str | None = None,
 ) -> Job:
     """A job from what a user writes: the batch in sequences or in tokens, counts with `k`, `M`, `B`, `T`.
 
     Raises `InvalidInput` when neither or both batches are given, or both an imbalance of experts and the capacity that
-    evens it out, `UnknownName` for a precision without a recipe.
+    evens it out, or modules that have no adapters, `UnknownName` for a precision without a recipe.
     """
     if expert_imbalance is not None and expert_capacity is not None:
         raise InvalidInput(
@@ -139,5 +168,7 @@ def job_of(
         expert_imbalance=expert_imbalance,
         expert_capacity=expert_capacity,
         mtp_layers=mtp_layers,
+        lora_rank=lora_rank or 0,
+        lora_modules=parse_modules(lora_modules or ALL_LINEAR),
         assumptions=assumed,
     )

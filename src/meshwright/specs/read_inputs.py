@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from meshwright.specs.behaviours import beside_adapters
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
@@ -26,15 +27,16 @@ def read_inputs(
     runtime: Runtime | str = "megatron-core",
     constraints: Constraints | None = None,
 ) -> Inputs:
-    """A model, a cluster, a job and a runtime, read and validated.
+    """A model, a cluster, a job and a runtime, read and validated; the runtime as it runs that job.
 
     >>> read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64)).cluster.num_gpus
     8
     """
+    read = runtime if isinstance(runtime, Runtime) else read_runtime(runtime)
     return Inputs(
         model=model if isinstance(model, Model) else read_model(model),
         cluster=cluster if isinstance(cluster, Cluster) else read_cluster(cluster),
         job=job,
-        runtime=runtime if isinstance(runtime, Runtime) else read_runtime(runtime),
+        runtime=beside_adapters(read, job),
         constraints=constraints or Constraints(),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from meshwright.specs.base import Spec
-from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.behaviours import beside_adapters, with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import lacking
 from meshwright.specs.inputs import Inputs
@@ -19,7 +19,16 @@ from meshwright.specs.runtime import Runtime, read_runtime
 
 EXPERT_SHARES = ("expert_imbalance", "expert_spread", "expert_capacity")
 """Fields of a job that say how experts share tokens, one of them at most."""
-OF_JOB = ("global_batch", "precision", "gradients", "expert_imbalance", "expert_capacity", "mtp_layers", "risk")
+OF_JOB = (
+    "global_batch",
+    "precision",
+    "gradients",
+    "expert_imbalance",
+    "expert_capacity",
+    "mtp_layers",
+    "lora_rank",
+    "risk",
+)
 """Fields of a job that `job_of` takes by their names, as they stand."""
 
 
@@ -54,13 +63,17 @@ def varied_inputs(
     if cluster is not None:
         parts["cluster"] = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     if job:
-        parts["job"] = _varied_job(inputs.job, job)
+        asked = _varied_job(inputs.job, job)
+        parts |= {"job": asked, "runtime": beside_adapters(used, asked)}
     return inputs.replace(**parts)
 
 
 def _varied_job(job: Job, named: dict[str, Any]) -> Job:
     """The job with some fields as `job_of` takes them; a batch, or how experts share tokens, in place of the other."""
-    kept = {name: getattr(job, name) for name in OF_JOB} | {"tokens": job.tokens and str(job.tokens)}
+    kept = {name: getattr(job, name) for name in OF_JOB} | {
+        "tokens": job.tokens and str(job.tokens),
+        "lora_modules": job.modules_text,
+    }
     if "global_batch_tokens" in named:
         del kept["global_batch"]
     shares = any(named.get(name) is not None for name in EXPERT_SHARES)

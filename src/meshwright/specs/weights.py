@@ -9,7 +9,17 @@ from typing import Literal, NamedTuple
 from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
 
 Part = Literal[
-    "embedding", "positions", "attention", "mlp", "experts", "shared_experts", "router", "norms", "head", "prediction"
+    "embedding",
+    "positions",
+    "attention",
+    "mlp",
+    "experts",
+    "shared_experts",
+    "router",
+    "norms",
+    "head",
+    "prediction",
+    "adapters",
 ]
 Split = Literal["heads", "kv_heads", "ffn", "hidden", "vocab", "none"]
 

@@ -179,15 +179,21 @@ def data_exchanges(
 
 
 def shard_messages(
-    plan: Layout, inputs: Inputs, parameters: Numbers, experts: Numbers = 0, ends: Numbers = 0
+    plan: Layout,
+    inputs: Inputs,
+    parameters: Numbers,
+    experts: Numbers = 0,
+    ends: Numbers = 0,
+    adapters: Numbers = 0,
 ) -> ShardMessages:
     """One reduce-scatter of the gradients of some parameters, and one all-gather of their weights.
 
     Over a sharding group; with replicas of it 1/n of the gradients is then summed over these. Weights are gathered in 2
     bytes, or those of layers as the recipe says where they are stored in quantised form alone.
     plan: scalar or array (n,); parameters: on the rank before data parallelism, without routed experts; experts: those
-    of routed experts, which fewer ranks hold alike; ends: of `parameters`, those of embedding and head; counts. Returns
-    bytes and seconds. Source: Zhao et al., arXiv:2304.11277, sections 3 and 3.2.2 (hybrid sharding).
+    of routed experts, which fewer ranks hold alike; ends: of `parameters`, those of embedding and head; adapters: of
+    `parameters`, those of adapters, whose gradients are the only ones where weights are frozen; counts. Returns bytes
+    and seconds. Source: Zhao et al., arXiv:2304.11277, sections 3 and 3.2.2 (hybrid sharding).
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -196,6 +202,9 @@ def shard_messages(
     [('all_gather', 2000000000.0), ('reduce_scatter', 4000000000.0), ('all_reduce', 500000000.0)]
     """
     dense = _shard_messages("dp", plan, inputs, parameters, ends)
+    if inputs.freezes_weights:
+        trained = _shard_messages("dp", plan, inputs, adapters, 0).scatter
+        return dense._replace(scatter=repeated(trained, where(adapters > 0, 1, 0)))
     if not some(experts):
         return dense
     routed = _shard_messages("edp", plan, inputs, experts, 0)

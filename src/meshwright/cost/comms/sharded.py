@@ -145,6 +145,7 @@ def sharded_exchanges(
     inputs: Inputs,
     messages: ShardMessages,
     parameters: Numbers,
+    reduced: Numbers,
     forward: Floats,
     backward: Floats,
     unsharded: Numbers,
@@ -157,8 +158,9 @@ def sharded_exchanges(
     one layer's passes, as often as `times` says; and the copies of `gather_copies_time`.
 
     messages: of `shard_messages`, of the layer; parameters: of the layer on the rank before data parallelism, count;
-    forward, backward: its passes of one micro-batch, seconds; unsharded: share of such layers that stay gathered until
-    their backward, 0 to 1; times: of `gathers_per_step`, counts; scalar or array (n,). Returns bytes and seconds.
+    reduced: of these, those whose gradients are reduced, count; forward, backward: its passes of one micro-batch,
+    seconds; unsharded: share of such layers that stay gathered until their backward, 0 to 1; times: of
+    `gathers_per_step`, counts; scalar or array (n,). Returns bytes and seconds.
     Source: Zhao et al., arXiv:2304.11277, section 3.3.
 
     >>> from meshwright.cost.comms.data import shard_messages
@@ -166,7 +168,7 @@ def sharded_exchanges(
     >>> from meshwright.specs.examples import LLAMA
     >>> plan, messages = Plan(dp=8, zero=3), shard_messages(Plan(dp=8, zero=3), LLAMA, parameters=1e8)
     >>> times = gathers_per_step(plan, LLAMA, in_flight=1, stage=0)
-    >>> exchanges = sharded_exchanges(LLAMA, messages, 1e8, forward=0.01, backward=0.02, unsharded=0, times=times)
+    >>> exchanges = sharded_exchanges(LLAMA, messages, 1e8, 1e8, forward=0.01, backward=0.02, unsharded=0, times=times)
     >>> [(each.phase, float(each.window)) for each in exchanges[:3]]
     [('forward', 0.01), ('backward', 0.02), ('backward', 0.02)]
     """
@@ -178,7 +180,7 @@ def sharded_exchanges(
         Exchange("dp", "forward", gather, times=times.forward, window=forward, share=share),
         Exchange("dp", "backward", again, times=alone, window=backward, share=share),
         Exchange("dp", "backward", (*again, *scatter), times=times.scatters, window=backward, share=share),
-        _copies(gather_copies_time(inputs, parameters, unsharded, times)),
+        _copies(gather_copies_time(inputs, parameters, reduced, unsharded, times)),
     )
 
 
@@ -197,7 +199,12 @@ NOTHING = Windows()
 
 
 def end_exchanges(
-    inputs: Inputs, messages: ShardMessages, parameters: Numbers, times: Gathers, windows: Windows = NOTHING
+    inputs: Inputs,
+    messages: ShardMessages,
+    parameters: Numbers,
+    reduced: Numbers,
+    times: Gathers,
+    windows: Windows = NOTHING,
 ) -> tuple[Exchange, ...]:
     """Exchanges per step of the weights and gradients of embedding, final norm and head, or of some of them.
 
@@ -206,17 +213,17 @@ def end_exchanges(
     step. Final norm and head of their own are gathered beside the forward of the last layer and reduced beside its
     backward; nothing hides a second gathering, as their backward is the first, or comes before a loss that goes
     piece by piece.
-    messages: of `shard_messages`, of the unit; parameters: of it on the rank before data parallelism, count; times: of
-    `gathers_per_step` or `end_gathers`, counts; windows: seconds of one micro-batch; scalar or array (n,). Returns
-    bytes and seconds. Source: torch.distributed.fsdp 2.13; units of their own: torchtitan 0.3.0, distributed/fsdp.py
-    L193-208.
+    messages: of `shard_messages`, of the unit; parameters: of it on the rank before data parallelism, count; reduced:
+    of these, those whose gradients are reduced, count; times: of `gathers_per_step` or `end_gathers`, counts; windows:
+    seconds of one micro-batch; scalar or array (n,). Returns bytes and seconds. Source: torch.distributed.fsdp 2.13;
+    units of their own: torchtitan 0.3.0, distributed/fsdp.py L193-208.
 
     >>> from meshwright.cost.comms.data import shard_messages
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
     >>> plan, messages = Plan(dp=8, zero=3), shard_messages(Plan(dp=8, zero=3), LLAMA, parameters=1e8)
     >>> times = end_gathers(plan, LLAMA, in_flight=1, stage=0)
-    >>> exchanges = end_exchanges(LLAMA, messages, 1e8, times, Windows(forward=0.01, scatter=0.02))
+    >>> exchanges = end_exchanges(LLAMA, messages, 1e8, 1e8, times, Windows(forward=0.01, scatter=0.02))
     >>> [(each.phase, float(each.window)) for each in exchanges[:3]]
     [('forward', 0.01), ('backward', 0.0), ('backward', 0.02)]
     """
@@ -227,7 +234,7 @@ def end_exchanges(
         Exchange("dp", "backward", gather, times=times.backward, window=windows.backward, share=share),
         Exchange("dp", "backward", scatter, times=times.scatters, window=windows.scatter, share=share),
         Exchange("dp", "forward", gather, times=times.loss),
-        _copies(gather_copies_time(inputs, parameters, 0.0, times)),
+        _copies(gather_copies_time(inputs, parameters, reduced, 0.0, times)),
     )
 
 
@@ -235,24 +242,25 @@ def _copies(seconds: Floats) -> Exchange:
     return Exchange("dp", "step", (Message("dp_shard", "copy", "weights and gradients", bytes=0.0, seconds=seconds),))
 
 
-def gather_copies_time(inputs: Inputs, parameters: Numbers, unsharded: Numbers, times: Gathers) -> Floats:
+def gather_copies_time(
+    inputs: Inputs, parameters: Numbers, reduced: Numbers, unsharded: Numbers, times: Gathers
+) -> Floats:
     """Seconds per step of copying weights out of what was gathered, and gradients into what is scattered; and of adding
     up whole gradients, where a pipeline defers their reduction.
 
-    parameters: on the rank before data parallelism; unsharded: share of layers that stay gathered until their
-    backward; times: of `gathers_per_step`; scalar or array (n,). Returns seconds. Source: torch.distributed.fsdp 2.13
-    (split_with_sizes_copy and chunk_cat on the compute stream), operators and bytes counted on a fake process group;
-    _fsdp_param.py (accumulate_unsharded_grad_if_needed).
+    parameters: on the rank before data parallelism; reduced: of these, those whose gradients are reduced; unsharded:
+    share of layers that stay gathered until their backward; times: of `gathers_per_step`; scalar or array (n,). Returns
+    seconds. Source: torch.distributed.fsdp 2.13 (split_with_sizes_copy and chunk_cat on the compute stream), operators
+    and bytes counted on a fake process group; _fsdp_param.py (accumulate_unsharded_grad_if_needed).
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
     >>> times = gathers_per_step(Plan(dp=8, zero=3), LLAMA, in_flight=1, stage=0)
-    >>> float(gather_copies_time(LLAMA, 1e8, 0, times))  # Megatron gathers into place
+    >>> float(gather_copies_time(LLAMA, 1e8, 1e8, 0, times))  # Megatron gathers into place
     0.0
     """
     runtime = inputs.runtime
     gathers = times.forward + times.loss + times.backward * (1 - unsharded)
-    copy_bytes = runtime.sharding.gather_copy_bytes * gathers
-    copy_bytes = copy_bytes + runtime.sharding.scatter_copy_bytes * times.scatters
-    copy_bytes = copy_bytes + added_gradient_bytes(inputs) * times.sums
-    return elementwise_time(copy_bytes * parameters, inputs.cluster.accelerator) * slowdown(inputs)
+    joined = runtime.sharding.scatter_copy_bytes * times.scatters + added_gradient_bytes(inputs) * times.sums
+    copy_bytes = runtime.sharding.gather_copy_bytes * gathers * parameters + joined * reduced
+    return elementwise_time(copy_bytes, inputs.cluster.accelerator) * slowdown(inputs)

@@ -48,6 +48,10 @@ class BlockTraffic(NamedTuple):
     feed_forward: LayerTraffic
     """The dense block, or the shared experts."""
 
+    def plus(self, other: BlockTraffic) -> BlockTraffic:
+        """Both together."""
+        return BlockTraffic(*(_sum(blocks) for blocks in zip(self, other, strict=True)))
+
 
 def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, linears: Projections) -> BlockTraffic:
     """Bytes of norms, residual sums, rotary positions, the dense activation, quantising, and what moves around

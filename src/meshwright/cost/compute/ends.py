@@ -34,8 +34,8 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     """Seconds of the token embedding: 4 bytes per output element forward and backward, and a dense weight gradient.
 
     The weight gradient is written in 2 bytes and added to the gradient buffer: 4 + 2 * gradient_bytes per element of
-    the rank's rows of the vocabulary and micro-batch. plan: scalar or array (n,). Returns seconds.
-    Source: torch, embedding_dense_backward; Megatron-LM's main_grad hook.
+    the rank's rows of the vocabulary and micro-batch; nothing backward where weights are frozen. plan: scalar or array
+    (n,). Returns seconds. Source: torch, embedding_dense_backward; Megatron-LM's main_grad hook.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -47,7 +47,8 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     looked_up = 4.0 * tokens(plan, inputs) * hidden
     accumulated = (2.0 + added_gradient_bytes(inputs)) * vocabulary_rows(plan, inputs).embedding * hidden
     forward = NO_WORK._replace(elementwise=elementwise_time(looked_up, accelerator))
-    backward = NO_WORK._replace(elementwise=elementwise_time(looked_up + accumulated, accelerator))
+    learned = (not inputs.freezes_weights) * (looked_up + accumulated)
+    backward = NO_WORK._replace(elementwise=elementwise_time(learned, accelerator))
     return _end(inputs, forward, backward, NO_GEMM)
 
 
@@ -58,7 +59,8 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     logit of its cross-entropy, and 4 bytes per logit that is gathered or cut out. Where the loss goes through the
     sequence in q pieces, forward and backward, all of it is in the forward pass, in products of 1/q of the rows; the
     weight gradients of 2 bytes are added up in the g bytes of what is reduced, 2 + g for the first and 2 + 2 g for each
-    other one, and 2-byte gradients of the input go through fp32, 16 bytes an element.
+    other one, and 2-byte gradients of the input go through fp32, 16 bytes an element. A frozen head has no weight
+    gradient.
     plan: scalar or array (n,). Returns seconds. Source: the runtime's `cross_entropies`;
     Megatron-LM, tensor_parallel/cross_entropy.py; torchtitan 0.3.0, components/loss.py (ChunkedLossWrapper,
     GradAccumulator); torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param.py L802-821.
@@ -75,6 +77,7 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     entropy = runtime.entropy
     pieces = entropy.sequence_pieces
     head = Gemm(*(pieces * each for each in linear_time(rows / pieces, vocabulary, hidden, inputs, half=True)))
+    head = head.frozen if inputs.freezes_weights else head
     norm = norm_passes(inputs)
     cast = 1.0 * inputs.weight_cast_bytes * vocabulary * hidden
     forward_bytes = norm.forward * normed + (entropy.forward_bytes + JOINED_BYTES * gathered) * logits + cast

@@ -78,7 +78,9 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
             (1.0 * overlaps_micro_batches(plan, inputs, kind), host.host_s_per_overlapped_layer),
         ]
     else:
-        parts += [(1, host.host_s_per_layer), (1.0 * (plan.tp > 1), host.host_s_per_tensor_parallel_layer)]
+        layer = host.host_s_per_frozen_layer if inputs.freezes_weights else host.host_s_per_layer
+        adapters = len(inputs.adapters(kind)), host.host_s_per_adapter
+        parts += [(1, layer), adapters, (1.0 * (plan.tp > 1), host.host_s_per_tensor_parallel_layer)]
     return sum(count * part.forward for count, part in parts), sum(count * part.backward for count, part in parts)
 
 

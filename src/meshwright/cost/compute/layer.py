@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, where
+from meshwright.cost.compute.adapters import adapter_traffic, beside_frozen
 from meshwright.cost.compute.attention import (
     MEASURED_WIDTH,
     backward_over_forward,
@@ -85,6 +86,9 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     into, block, others = on_shapes(lambda shapes: _linear_times(shapes, inputs, kind), plan, *LINEAR_SHAPE)
     around, inside, core = _total((*into, *others)), _total(block), _attention_time(plan, inputs, kind, shard)
     traffic = moved_bytes(plan, inputs, kind, shard, linears)
+    if inputs.freezes_weights:
+        around, inside = beside_frozen((around, inside), inputs, kind, shard.tokens)
+        traffic = traffic.plus(adapter_traffic(plan, inputs, kind, shard.tokens))
     forward = LayerParts(
         attention=Kernels(around.forward, core[0], traffic.attention.forward),
         feed_forward=Kernels(inside.forward, moved_bytes=traffic.feed_forward.forward),

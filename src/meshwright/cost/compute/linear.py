@@ -39,6 +39,11 @@ class Gemm(NamedTuple):
         """Both gradients, seconds."""
         return self.input_gradient + self.weight_gradient
 
+    @property
+    def frozen(self) -> Gemm:
+        """The same of a weight that is not trained."""
+        return self._replace(weight_gradient=0.0 * self.weight_gradient)
+
 
 NO_GEMM = Gemm(0.0, 0.0, 0.0)
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from meshwright.arrays import Floats, Ints, larger, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.kept_products import kept_products
+from meshwright.cost.memory.adapters import kept_beside_frozen
 from meshwright.cost.memory.rotary import table_bytes, table_copy_bytes
 from meshwright.cost.memory.saved import (
     CHOICE_BYTES,
@@ -79,16 +80,15 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         feed_forward=feed_forward_bytes(inputs, kind, shard),
         experts=expert_bytes(plan, inputs, kind),
     )
-    tables = table_bytes(plan, inputs, kind)
-    activations = inputs.runtime.activations
-    copied = _copied_bytes(plan, inputs, kind, shard)
-    everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard)
+    tables, ending = table_bytes(plan, inputs, kind), _ending_bytes(plan, inputs, kind, shard)
+    activations, copied = inputs.runtime.activations, _copied_bytes(plan, inputs, kind, shard)
+    adapted = kept_beside_frozen(plan, inputs, kind, shard) if inputs.freezes_weights else 0.0
+    everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard) + adapted
     hidden = 1.0 * inputs.model.hidden_size
     layer_input = inputs.residual_bytes * shard.residual_tokens * hidden
     left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
     if activations.recomputes_by_product:
         left = _every_second_product(plan, inputs, kind, shard, saved.core)
-    ending = _ending_bytes(plan, inputs, kind, shard)
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
     saved_bytes = where(full, layer_input, where(selective, left, everything))
     of_core = context_transit_bytes(plan, inputs, shard)
@@ -240,7 +240,7 @@ def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: S
     gathered = where(plan.sp, 1.0 * shard.tokens * hidden, 0.0)
     inner = 1.0 * shard.tokens * shard.ffn
     products = larger(gathered + inner, (2 if block and block.gated else 1) * inner)
-    dense = HALF_BYTES * (residual + hidden * shard.ffn + products)
+    dense = HALF_BYTES * (residual + hidden * shard.ffn * (not inputs.freezes_weights) + products)
     if not kind.is_moe:
         return dense
     experts, routed = expert_shard(plan, inputs, kind), routed_experts(kind)

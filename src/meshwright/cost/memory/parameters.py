@@ -32,7 +32,7 @@ class GatheredEnds(NamedTuple):
 
 
 def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
-    """Parameters of one layer of a kind on one rank, without those of routed experts.
+    """Parameters of one layer of a kind on one rank, without those of routed experts, with those of adapters.
 
     Column- and row-parallel weights are divided by t, also keys and values where t exceeds their heads; norms and the
     biases behind a row-parallel weight stand on every rank. plan: scalar or array (n,). Returns a count.
@@ -43,7 +43,7 @@ def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     >>> [int(layer_parameters(Plan(tp=tp), LLAMA, LLAMA.model.layer_kinds[0])) for tp in (1, 8)]
     [218112000, 27271168]
     """
-    weights = (weight for weight in layer_weights(inputs.model, kind) if weight.part != "experts")
+    weights = (weight for weight in inputs.layer_weights(kind) if weight.part != "experts")
     return _on_rank(weights, plan, inputs)
 
 
@@ -126,8 +126,8 @@ def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, rank
     >>> int(sharded_layer_parameters(Plan(dp=8, zero=3), LLAMA, LLAMA.model.layer_kinds[0], 8))
     27264000
     """
-    weights = layer_weights(inputs.model, kind, inputs.runtime.kernels.fused_projections)
-    return _sharded((weight for weight in weights if weight.part != "experts"), plan, inputs, ranks)
+    weights = inputs.layer_weights(kind, fused=inputs.runtime.kernels.fused_projections)
+    return sharded_parameters((weight for weight in weights if weight.part != "experts"), plan, inputs, ranks)
 
 
 def gathered_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Floats, Floats]:
@@ -162,7 +162,7 @@ def gathered_end_parameters(plan: Layout, inputs: Inputs) -> GatheredEnds:
     """
     ranks, weights = sharding_ranks(plan), embedding_weights(inputs.model)
     apart = weights if inputs.runtime.sharding.ends_apart else ()
-    root = _sharded((weight for weight in apart if weight.part == "positions"), plan, inputs, ranks)
+    root = sharded_parameters((weight for weight in apart if weight.part == "positions"), plan, inputs, ranks)
     embedding, head = sharded_end_parameters(plan, inputs, ranks)
     return GatheredEnds(root=ranks * root, embedding=ranks * (embedding - root), head=ranks * head)
 
@@ -222,8 +222,8 @@ def sharded_end_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> EndPara
     >>> tuple(map(float, sharded_end_parameters(Plan(dp=8, zero=3), LLAMA, ranks=8)))  # an eighth
     (65667072.0, 65667584.0)
     """
-    head = _sharded(head_weights(inputs.model), plan, inputs, ranks)
-    embedding = _sharded(embedding_weights(inputs.model), plan, inputs, ranks)
+    head = sharded_parameters(head_weights(inputs.model), plan, inputs, ranks)
+    embedding = sharded_parameters(embedding_weights(inputs.model), plan, inputs, ranks)
     copies = where(ends_apart(plan) & inputs.model.tied_embeddings, embedding, 0)
     return EndParameters(embedding, head + copies + where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
 
@@ -243,10 +243,19 @@ def parted_embedding_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> Fl
     """
     parted = inputs.runtime.sharding.parts_tied_embedding and inputs.model.tied_embeddings
     weights = embedding_weights(inputs.model) if parted else ()
-    return where(plan.tp > 1, _sharded(weights, plan, inputs, ranks), 0.0)
+    return where(plan.tp > 1, sharded_parameters(weights, plan, inputs, ranks), 0.0)
 
 
-def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Ints) -> Floats:
+def sharded_parameters(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Ints) -> Floats:
+    """Parameters of some weights on the fullest of the ranks that divide them, as `sharded_layer_parameters` says.
+
+    plan: scalar or array (n,); ranks: n, a count. Returns a count. Source: `sharded_layer_parameters`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> float(sharded_parameters(head_weights(LLAMA.model), Plan(), LLAMA, 8))
+    65667584.0
+    """
     if not inputs.runtime.sharding.shards_rows:
         return _on_rank(weights, plan, inputs) / ranks
     count: Ints = 0 * plan.tp

@@ -39,7 +39,7 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
     line.allocate(
         "gradients",
         "shards of earlier micro-batches",
-        step.weight_bytes * (step.stored.all + step.reduced_twice) * step.several,
+        step.weight_bytes * (step.stored.trained(step.inputs) + step.reduced_twice) * step.several,
     )
     _gather_last_layer(line, step)
     line.allocate("parameters", "gathered until backward", step.until_backward)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Numbers, column
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, column
+from meshwright.cost.memory.adapter_parameters import adapter_parameters
 from meshwright.cost.memory.parameters import (
     EndParameters,
     end_parameters,
@@ -43,6 +44,8 @@ class StageParameters(NamedTuple):
     """Weights of linear layers, embedding and head that the dense ones are."""
     embedding: FloatColumn
     """Of the ends, those of the embedding."""
+    trained: FloatColumn
+    """Of the dense ones, those that the optimizer updates: all, or those of adapters."""
 
 
 def stage_parameters(plans: Layout, stages: Stages, inputs: Inputs) -> StageParameters:
@@ -66,7 +69,24 @@ def stage_parameters(plans: Layout, stages: Stages, inputs: Inputs) -> StagePara
     experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, 0 * ends)
     matrices = stages.layers @ np.array([_layer_matrices(inputs, kind) for kind in kinds])
     matrices = matrices + stages.embedding + (0 if inputs.model.tied_embeddings else stages.head)
-    return StageParameters(dense=dense, experts=experts, ends=ends, matrices=matrices, embedding=first)
+    trained = stage_adapters(plans, stages, inputs, 1) if inputs.freezes_weights else dense
+    return StageParameters(dense=dense, experts=experts, ends=ends, matrices=matrices, embedding=first, trained=trained)
+
+
+def stage_adapters(plans: Layout, stages: Stages, inputs: Inputs, ranks: Ints) -> FloatColumn:
+    """Parameters of the adapters of every stage on the fullest of the ranks that divide them, shape (r,).
+
+    stages: of the plans; ranks: counts, scalar or shape (n,). Returns counts. Source: `adapter_parameters`.
+
+    >>> from meshwright.cost.shapes import pipelines_of
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> pipelines, _ = pipelines_of(Plans.of([Plan()]), LLAMA_LORA, keep_all_stages=True)
+    >>> float(stage_adapters(pipelines.plans, pipelines.stages, LLAMA_LORA, 1).sum())
+    41943040.0
+    """
+    counts = (adapter_parameters(plans, inputs, kind, ranks) for kind in inputs.model.layer_kinds)
+    return _sum(stages.layers, counts, stages, np.zeros(len(stages.plan)))
 
 
 def _layer_matrices(inputs: Inputs, kind: LayerKind) -> int:
@@ -83,6 +103,8 @@ class Units(NamedTuple):
     """Parameters on one rank of every stage; counts, shape (r,)."""
 
     all: FloatColumn
+    adapters: FloatColumn
+    """Of these, those of adapters beside frozen weights."""
     layer: FloatColumn
     """Of the largest layer that the stage holds."""
     last_chunk: FloatColumn
@@ -118,6 +140,10 @@ class Units(NamedTuple):
         largest: FloatColumn = np.where(chunks > 1, several, self.all - self.ends)
         return largest
 
+    def trained(self, inputs: Inputs) -> FloatColumn:
+        """Those that the optimizer updates, counts, shape (r,): all, or those of adapters."""
+        return self.adapters if inputs.freezes_weights else self.all
+
     @property
     def ends(self) -> FloatColumn:
         """Of both ends, counts, shape (r,)."""
@@ -146,10 +172,10 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
         expert_parameters(plans, inputs, kind) * splits_experts(plans, inputs, kind, holders) * 1.0 for kind in kinds
     ]
     product = largest_layer(stages, [product_parameters(plans, inputs, kind) for kind in kinds])
-    return (
-        _units(stages, whole, _gathered_ends(plans, inputs), 1.0 * predicted, split)._replace(product=product),
-        _units(stages, stored, sharded_end_parameters(plans, inputs, shards), predicted / shards, split),
-    )
+    units = _units(stages, stored, sharded_end_parameters(plans, inputs, shards), predicted / shards, split)
+    if inputs.freezes_weights:
+        units = units._replace(adapters=stage_adapters(plans, stages, inputs, shards))
+    return _units(stages, whole, _gathered_ends(plans, inputs), 1.0 * predicted, split)._replace(product=product), units
 
 
 def _gathered_ends(plans: Plans, inputs: Inputs) -> EndParameters:
@@ -176,6 +202,7 @@ def _units(stages: Stages, layers: list[Floats], ends: EndParameters, predicted:
     head: FloatColumn = stages.head * column(ends.head + predicted)[stages.plan]
     return Units(
         all=_sum(stages.layers, layers, stages, embedding + head),
+        adapters=0 * embedding,
         layer=largest_layer(stages, layers),
         last_chunk=_sum(stages.last_chunk_layers, layers, stages, 0 * head),
         first_chunk=_sum(stages.first_chunk_layers, layers, stages, 0 * head),

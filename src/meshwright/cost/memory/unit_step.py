@@ -60,9 +60,8 @@ class UnitStep:
         unsharded: of every distinct stage; None: as `stage_chunks` counts them.
         """
         unsharded = unsharded or stage_chunks(pipelines.plans, pipelines.stages)
-        rows = plans.some(stages.plan)
-        units = stage_units(pipelines.plans, pipelines.stages, inputs)
-        parted = parted_embedding(pipelines.plans, pipelines.stages, inputs)
+        rows, held = plans.some(stages.plan), (pipelines.plans, pipelines.stages, inputs)
+        units, parted = stage_units(*held), parted_embedding(*held)
         whole, stored = (
             each._replace(all=each.all + copy, head=each.head + copy) for each, copy in zip(units, parted, strict=True)
         )
@@ -80,8 +79,8 @@ class UnitStep:
 
     def take(self, index: IntColumn) -> UnitStep:
         """The chosen stages."""
-        names = ("whole", "stored", "in_flight", "unsharded")
-        columns = {name: gathered(getattr(self, name), index) for name in names}
+        parts = ("whole", "stored", "in_flight", "unsharded")
+        columns = {name: gathered(getattr(self, name), index) for name in parts}
         columns |= {name: getattr(self, name)[index] for name in ("stored_once", "stage", "backwards")}
         return replace(self, plans=self.plans.some(index), **columns)
 
@@ -177,7 +176,8 @@ class UnitStep:
     def loss_unit(self) -> tuple[FloatColumn, FloatColumn]:
         """Parameters whose gradients a loss in pieces reduces, counts, whole and stored: the head, or a tied one."""
         units = self.whole, self.stored
-        whole, stored = (np.where(self.tied, each.ends, each.head) * self.loss_in_pieces for each in units)
+        reduces = self.loss_in_pieces and not self.inputs.freezes_weights
+        whole, stored = (np.where(self.tied, each.ends, each.head) * reduces for each in units)
         return whole, stored
 
     @cached_property

@@ -128,6 +128,8 @@ class ElementwiseKernels(Spec):
     """Per element of its input; query-key norms likewise."""
     rms_norm_kept: ElementBytes
     """Kept from forward to backward beyond the 2-byte input, per element."""
+    rms_norm_kept_for_weight: ElementBytes = 0
+    """Of these, what only the gradient of the norm's weight reads."""
     layer_norm: PassBytes
     residual: PassBytes
     """A residual sum, per element."""
@@ -177,6 +179,12 @@ class Host(Spec):
     """The same of a layer of experts, without what each expert of the rank adds."""
     host_s_per_tensor_parallel_layer: PassSeconds = PassSeconds(forward=0, backward=0)
     """On top, of a dense layer that tensor parallelism splits, where DTensor places the result of every operator."""
+    host_s_per_frozen_layer: PassSeconds = PassSeconds(forward=0, backward=0)
+    """Of one dense layer whose weights are frozen, under torch.autocast, in place of `host_s_per_layer`."""
+    host_s_per_adapter: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, for each adapter of a layer."""
+    host_s_per_updated_adapter: NonNegative = 0
+    """Seconds per step to clip and update both weights of one adapter."""
     host_s_per_gathered_layer: PassSeconds = PassSeconds(forward=0, backward=0)
     """On top, of a layer under ZeRO 3, where hooks of each of its modules gather weights and let them go."""
     host_s_per_gathered_expert: PassSeconds = PassSeconds(forward=0, backward=0)

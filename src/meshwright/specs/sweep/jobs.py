@@ -106,5 +106,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "expert_imbalance": _number,
     "expert_capacity": _number,
     "mtp_layers": _as_given,
+    "lora_rank": _as_given,
+    "lora_modules": _as_given,
 }
 """The keys of a table of jobs, with what reads a value of each."""

@@ -1,0 +1,81 @@
+"""Adapters of one layer: their products and the kernels around them, beside linear layers whose weights are frozen."""
+
+from __future__ import annotations
+
+from meshwright.arrays import Numbers
+from meshwright.cost.compute.elementwise import BlockTraffic, LayerTraffic
+from meshwright.cost.compute.linear import Gemm, linear_time
+from meshwright.distinct import combined
+from meshwright.layout.plans import Layout
+from meshwright.specs.adapters import Adapter
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+
+SCALED_OVER_SUMMED = 2 / 3
+"""Bytes of an element that is read and written, over those of a sum of two."""
+
+
+def beside_frozen(blocks: tuple[Gemm, Gemm], inputs: Inputs, kind: LayerKind, rows: Numbers) -> tuple[Gemm, Gemm]:
+    """The products of both blocks of a layer: frozen weights have no gradient, the adapters beside them have.
+
+    x A and (x A) B of rank r: `rows` x r x in and `rows` x out x r, each with both gradients, in 2 bytes. blocks: the
+    linear layers of attention and of the feed-forward block, seconds; rows: tokens of the rank, scalar or array (n,).
+    Returns seconds. Source: Hu et al., arXiv:2106.09685, equation 3; peft 0.21.2 tuners/lora/layer.py (Linear.forward).
+
+    >>> from meshwright.cost.compute.linear import linear_time
+    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> product = linear_time(8192, 4096, 4096, LLAMA_LORA)
+    >>> time, _ = beside_frozen((product, product), LLAMA_LORA, LLAMA_LORA.model.layer_kinds[0], 8192)
+    >>> bool(time.forward > product.forward), bool(time.weight_gradient < 0.5 * product.weight_gradient)
+    (True, True)
+    """
+    around, inside = blocks
+    within, others = _by_block(inputs, kind)
+    return _with(around.frozen, inputs, within, rows), _with(inside.frozen, inputs, others, rows)
+
+
+def _by_block(inputs: Inputs, kind: LayerKind) -> tuple[tuple[Adapter, ...], tuple[Adapter, ...]]:
+    """The adapters of attention, and of the feed-forward block."""
+    adapters = inputs.adapters(kind)
+    within = tuple(each for each in adapters if each.in_attention)
+    return within, tuple(each for each in adapters if not each.in_attention)
+
+
+def _with(products: Gemm, inputs: Inputs, adapters: tuple[Adapter, ...], rows: Numbers) -> Gemm:
+    sizes = ((each.rank, each.features, each.outputs) for each in adapters)
+    pairs = [pair for rank, features, outputs in sizes for pair in ((rank, features), (outputs, rank))]
+    own = (linear_time(rows, *pair, inputs, half=True) for pair in pairs)
+    return combined(lambda *seconds: sum(seconds), products, *own)
+
+
+def adapter_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, rows: Numbers) -> BlockTraffic:
+    """Bytes that the element-wise kernels around the adapters of one layer move.
+
+    Of every adapter its input is cast to fp32, the format of its weights, and back for the product; its output is
+    scaled and added to that of the frozen layer. Backward the output's gradient is scaled, that of its input is cast
+    both ways and added to that of the frozen layer. Its weights are cast to 2 bytes, and their gradients back. Where
+    weights are gathered in 2 bytes nothing is cast.
+    plan: scalar or array (n,); rows: tokens of the rank, scalar or array (n,). Returns bytes. Source: peft 0.21.2
+    tuners/lora/layer.py (Linear.forward, _cast_input_dtype) under torch.autocast; operators counted with PyTorch 2.13
+    on fake tensors.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> traffic = adapter_traffic(Plan(), LLAMA_LORA, LLAMA_LORA.model.layer_kinds[0], 8192)
+    >>> bool(traffic.attention.backward > traffic.attention.forward > 0)
+    True
+    """
+    within, others = _by_block(inputs, kind)
+    return BlockTraffic(_around(plan, inputs, within, rows), _around(plan, inputs, others, rows))
+
+
+def _around(plan: Layout, inputs: Inputs, adapters: tuple[Adapter, ...], rows: Numbers) -> LayerTraffic:
+    summed = inputs.runtime.elementwise_bytes.residual
+    features = 1.0 * rows * sum(each.features for each in adapters)
+    outputs = 1.0 * rows * sum(each.outputs for each in adapters)
+    weights = (FP32_BYTES + HALF_BYTES) * sum(each.parameters for each in adapters)
+    cast = 1.0 * (plan.zero < 2)
+    forward = summed.forward * (2 * cast * features + (1 + SCALED_OVER_SUMMED) * outputs)
+    backward = summed.backward * ((1 + 2 * cast) * features + SCALED_OVER_SUMMED * outputs)
+    return LayerTraffic(forward + cast * weights, backward + cast * weights)

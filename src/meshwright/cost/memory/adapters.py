@@ -1,0 +1,42 @@
+"""Adapters in memory: what layers whose weights are frozen keep for backward."""
+
+from __future__ import annotations
+
+from meshwright.arrays import Floats, where
+from meshwright.cost.memory.saved import norm_outputs
+from meshwright.cost.shard import Shard
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import HALF_BYTES
+
+
+def kept_beside_frozen(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+    """Bytes that one layer keeps more for its adapters, less what nobody reads where its own weights are frozen.
+
+    Every adapter keeps what its first product puts out, 2 r a token, and its input: 2 in a token and 2 r (in + out) for
+    2-byte copies of its weights, all of its own where it casts them. Where weights are gathered in 2 bytes nothing is
+    cast, and adapters of one input share it, which the attention core keeps anyway. Frozen layers read neither the
+    outputs of norms, nor what those multiply by their weights, nor the product of gate and up.
+    plan: scalar or array (n,); shard: sizes on the rank. Returns bytes. Source: peft 0.21.2 tuners/lora/layer.py
+    (Linear.forward) and transformers 5.23 models/llama/modeling_llama.py under torch.autocast, and with fully_shard of
+    PyTorch 2.13, counted on fake tensors, to the byte.
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> kind, plans = LLAMA_LORA.model.layer_kinds[0], (Plan(), Plan(dp=8, zero=3))
+    >>> shards = [layer_shard(plan, LLAMA_LORA, kind) for plan in plans]
+    >>> cast, shared = (kept_beside_frozen(plan, LLAMA_LORA, kind, shard) for plan, shard in zip(plans, shards))
+    >>> bool(shared < cast)
+    True
+    """
+    adapters, tokens = inputs.adapters(kind), 1.0 * shard.tokens
+    cast = tokens * sum(each.features for each in adapters) + sum(each.parameters for each in adapters)
+    shared = tokens * sum({each.reads: each.features for each in adapters if each.reads != "core"}.values())
+    own = where(plan.zero > 1, shared, cast) + tokens * sum(each.rank for each in adapters)
+    rows = inputs.model.hidden_size * kind.norms * shard.residual_tokens
+    of_heads = (shard.query + shard.key) * shard.tokens * (kind.attention.qk_norm == "head")
+    scaled = inputs.runtime.elementwise_bytes.rms_norm_kept_for_weight * (rows + of_heads)
+    unread = sum(norm_outputs(inputs, kind, shard)) + scaled * (inputs.model.norm == "rms")
+    return HALF_BYTES * own - unread - inputs.recipe.saved_bytes * tokens * shard.ffn

@@ -1,0 +1,125 @@
+"""Adapters: low-rank adapters (LoRA), the weights that are trained beside frozen ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from meshwright.errors import Fault
+from meshwright.specs.job import ALL_LINEAR, LORA_MODULES, Job
+from meshwright.specs.model import LayerKind, Mlp, Model
+from meshwright.specs.runtime import Runtime
+from meshwright.specs.weights import Weight
+
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+READ = {"o_proj": "core", "gate_proj": "block", "up_proj": "block", "down_proj": "product"}
+"""What a layer reads, where that is not the first norm's output: the attention core's, the second norm's, or the
+product of gate and up."""
+
+
+class Adapter(NamedTuple):
+    """Two products beside one frozen linear layer of `features` to `outputs`, by way of `rank` elements."""
+
+    module: str
+    features: int
+    outputs: int
+    rank: int
+
+    @property
+    def parameters(self) -> int:
+        """r (in + out), a count. Source: Hu et al., arXiv:2106.09685, section 4.1."""
+        return self.rank * (self.features + self.outputs)
+
+    @property
+    def reads(self) -> str:
+        """What it has for input; those of one input have the same."""
+        return READ.get(self.module, "attention")
+
+    @property
+    def weights(self) -> tuple[Weight, Weight]:
+        """A, r x in, and B, out x r."""
+        down = Weight("adapters", f"{self.module} A", self.rank * self.features, rows=self.rank)
+        return down, Weight("adapters", f"{self.module} B", self.rank * self.outputs, rows=self.outputs)
+
+    @property
+    def in_attention(self) -> bool:
+        """Whether it stands beside a projection of attention, not of the feed-forward block."""
+        return self.module in ATTENTION
+
+
+@lru_cache(maxsize=64)
+def layer_adapters(model: Model, kind: LayerKind, rank: int, modules: tuple[str, ...]) -> tuple[Adapter, ...]:
+    """The adapters of one layer of a kind, in the order of its modules; none where all weights are trained.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> adapters = layer_adapters(LLAMA.model, LLAMA.model.layer_kinds[0], 16, ("q_proj", "v_proj"))
+    >>> [(each.module, each.outputs) for each in adapters], sum(each.parameters for each in adapters)
+    ([('q_proj', 4096), ('v_proj', 1024)], 212992)
+    """
+    if not rank:
+        return ()
+    shapes = _shapes(model, kind)
+    return tuple(Adapter(name, *shapes[name], rank) for name in adapted_modules(modules) if name in shapes)
+
+
+def adapter_parameters(model: Model, job: Job) -> int:
+    """Parameters of all adapters of a model; 0 where all weights are trained.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> adapter_parameters(LLAMA.model, LLAMA.job.replace(lora_rank=16))
+    41943040
+    """
+    each = (layer_adapters(model, kind, job.lora_rank, job.lora_modules) for kind in model.layer_kinds)
+    return sum(
+        count * sum(adapter.parameters for adapter in adapters)
+        for count, adapters in zip(model.layers_per_kind, each, strict=True)
+    )
+
+
+def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
+    """What a job with adapters asks of a model, recipe or runtime for which they are not priced."""
+    if not job.lora_rank:
+        return
+    if not runtime.plans.adapters:
+        yield Fault("job.lora_rank", f"{runtime.id} has no adapters that are priced; use accelerate or pytorch-ddp")
+    elif runtime.storage.autocast:
+        what = f"{runtime.id} casts weights that are all trained, and adapters stand beside frozen bf16 ones"
+        yield Fault("job.lora_rank", f"{what}; add --with training_dtype=frozen")
+    elif runtime.kernels.elementwise == "fused":
+        yield Fault("job.lora_rank", "adapters are priced without torch.compile; use --with compiled=false")
+    if job.precision != "bf16":
+        yield Fault("job.lora_rank", f"adapters are priced beside bf16 weights, not {job.precision}; use bf16")
+    if model.is_moe or any(_is_other(kind) for kind in model.layer_kinds):
+        what = "adapters are priced for dense models with projections of queries, keys and values each"
+        yield Fault("job.lora_rank", f"{what}, which {model.name} is not; leave it out")
+
+
+def _is_other(kind: LayerKind) -> bool:
+    return kind.attention.latent is not None or kind.attention.fused_qkv
+
+
+def adapted_modules(modules: tuple[str, ...]) -> tuple[str, ...]:
+    """The modules that have an adapter, in the order of a layer: all where `all-linear` is among them.
+
+    >>> adapted_modules(("v_proj", "q_proj"))
+    ('q_proj', 'v_proj')
+    """
+    return LORA_MODULES if ALL_LINEAR in modules else tuple(name for name in LORA_MODULES if name in modules)
+
+
+def _shapes(model: Model, kind: LayerKind) -> dict[str, tuple[int, int]]:
+    """Inputs and outputs of every linear layer of a dense layer."""
+    attention, block, hidden = kind.attention, kind.feed_forward, model.hidden_size
+    if not isinstance(block, Mlp):
+        return {}
+    shapes = {
+        "q_proj": (hidden, attention.heads * attention.head_dim),
+        "k_proj": (hidden, attention.kv_heads * attention.head_dim),
+        "v_proj": (hidden, attention.kv_heads * attention.value_head_dim),
+        "o_proj": (attention.heads * attention.value_head_dim, hidden),
+        "gate_proj": (hidden, block.ffn_size),
+        "up_proj": (hidden, block.ffn_size),
+        "down_proj": (block.ffn_size, hidden),
+    }
+    return {name: shape for name, shape in shapes.items() if block.gated or name != "gate_proj"}

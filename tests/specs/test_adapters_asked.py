@@ -1,0 +1,68 @@
+"""Questions that train adapters: what they name, and for what they are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.errors import InvalidInput, InvalidSpec
+from meshwright.specs.adapters import layer_adapters
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.job import Job, job_of
+from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.read_model import read_model
+from meshwright.specs.runtime import read_runtime
+from meshwright.specs.varied import varied_inputs
+
+
+def _job(**fields: object) -> Job:
+    return Job(**{"sequence_length": 1024, "global_batch": 8, "lora_rank": 8} | fields)  # type: ignore[arg-type]
+
+
+def test_modules_are_named_in_the_order_of_a_layer() -> None:
+    kind = read_model("llama-3.1-8b").layer_kinds[0]
+    named = layer_adapters(read_model("llama-3.1-8b"), kind, 8, ("down_proj", "q_proj"))
+    assert [(each.module, each.features, each.outputs) for each in named] == [
+        ("q_proj", 4096, 4096),
+        ("down_proj", 14336, 4096),
+    ]
+    assert layer_adapters(read_model("llama-3.1-8b"), kind, 0, ("all-linear",)) == ()
+    assert len(layer_adapters(read_model("llama-3.1-8b"), kind, 8, ("all-linear",))) == 7
+
+
+def test_a_job_takes_modules_as_they_are_written() -> None:
+    assert job_of(1024, 8, lora_rank=8, lora_modules="v_proj, q_proj").lora_modules == ("v_proj", "q_proj")
+    with pytest.raises(InvalidInput, match="'lm_head' is none of these"):
+        job_of(1024, 8, lora_rank=8, lora_modules="q_proj,lm_head")
+    with pytest.raises(InvalidSpec, match="lora_modules"):
+        _job(lora_modules=("lm_head",))
+
+
+@pytest.mark.parametrize(
+    ("model", "runtime", "job", "what"),
+    [
+        ("llama-3.1-8b", "megatron-core", {}, "no adapters that are priced; use accelerate or pytorch-ddp"),
+        ("llama-3.1-8b", "accelerate", {"precision": "fp8"}, "beside bf16 weights, not fp8; use bf16"),
+        ("mixtral-8x7b", "accelerate", {}, "which mixtral-8x7b is not"),
+        ("deepseek-v3", "accelerate", {}, "which deepseek-v3 is not"),
+        ("gpt2-xl", "accelerate", {}, "which gpt2-xl is not"),
+    ],
+)
+def test_what_is_not_priced_is_refused_with_the_way_out(
+    model: str, runtime: str, job: dict[str, object], what: str
+) -> None:
+    with pytest.raises(InvalidSpec, match=what):
+        read_inputs(model, "1x8:h100", _job(**job), runtime)
+
+
+def test_compiled_layers_are_refused() -> None:
+    compiled = with_behaviours(read_runtime("accelerate"), ["compiled=true"])
+    with pytest.raises(InvalidSpec, match="use --with compiled=false"):
+        read_inputs("llama-3.1-8b", "1x8:h100", _job(), compiled)
+
+
+def test_replicas_freeze_their_weights_in_two_bytes_by_themselves() -> None:
+    inputs = read_inputs("llama-3.1-8b", "1x8:h100", _job(), "pytorch-ddp")
+    assert not inputs.runtime.storage.autocast
+    assert inputs.residual_bytes == 2
+    whole = read_inputs("llama-3.1-8b", "1x8:h100", _job(lora_rank=0), "pytorch-ddp")
+    assert varied_inputs(whole, lora_rank=8) == inputs
