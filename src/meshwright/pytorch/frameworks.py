@@ -12,8 +12,8 @@ from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind, Model
 
-TORCHTITAN, TRANSFORMERS = "torchtitan", "transformers"
-SUPPORTED, SUPPORTED_TRANSFORMERS = "0.3", "5.23"
+TORCHTITAN, TRANSFORMERS, PEFT = "torchtitan", "transformers", "peft"
+SUPPORTED, SUPPORTED_TRANSFORMERS, SUPPORTED_PEFT = "0.3", "5.23", "0.21"
 """Releases that the builds were made with."""
 
 
@@ -29,9 +29,10 @@ class Versions(NamedTuple):
 
     torchtitan: str | None = None
     transformers: str | None = None
+    peft: str | None = None
 
 
-INSTALLED = Versions(_installed(TORCHTITAN), _installed(TRANSFORMERS))
+INSTALLED = Versions(_installed(TORCHTITAN), _installed(TRANSFORMERS), _installed(PEFT))
 NONE = Versions()
 
 
@@ -42,7 +43,7 @@ def own_framework(plan: Plan, inputs: Inputs, versions: Versions) -> tuple[str, 
         reason = next(_reasons(plan, inputs, versions.torchtitan), "")
         return ("", reason) if reason else (f"{TORCHTITAN} {versions.torchtitan}", "")
     if runtime.elementwise_bytes.rms_norm_kept:
-        reason = next(_transformers_reasons(plan, inputs, versions.transformers), "")
+        reason = next(_transformers_reasons(plan, inputs, versions), "")
         return ("", reason) if reason else (f"{TRANSFORMERS} {versions.transformers}", "")
     return "", ""
 
@@ -55,10 +56,12 @@ def _version_reasons(name: str, version: str | None, supported: str) -> Iterator
         yield f"{name} {version} is installed; its own is run from {supported}"
 
 
-def _transformers_reasons(plan: Plan, inputs: Inputs, version: str | None) -> Iterator[str]:
-    """Why transformers' own model is not run."""
+def _transformers_reasons(plan: Plan, inputs: Inputs, versions: Versions) -> Iterator[str]:
+    """Why transformers' own model is not run, or peft's adapters in it."""
     model = inputs.model
-    yield from _version_reasons(TRANSFORMERS, version, SUPPORTED_TRANSFORMERS)
+    yield from _version_reasons(TRANSFORMERS, versions.transformers, SUPPORTED_TRANSFORMERS)
+    if inputs.freezes_weights:
+        yield from _version_reasons(PEFT, versions.peft, SUPPORTED_PEFT)
     if plan.tp * plan.cp > 1:
         yield "transformers' own is run with data parallelism alone"
     if plan.recompute not in (Recompute.NONE, Recompute.FULL) or plan.recompute_layers:

@@ -15,7 +15,7 @@ from meshwright.specs.behaviours import position_of, with_behaviours
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind, Mlp
-from meshwright.specs.precision import FP32_BYTES
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 from meshwright.specs.runtime import read_runtime
 
 SCHEDULE_CLASSES = {
@@ -98,7 +98,8 @@ def scope_of(plan: Plan, inputs: Inputs, versions: Versions = NONE) -> Scope:
 def is_native(inputs: Inputs) -> bool:
     """Whether the runtime shards full weights by fully_shard, or replicates them in 2 bytes or under autocast."""
     runtime = inputs.runtime
-    replicates = runtime.storage.autocast or (not runtime.sharding.shards_rows and runtime.storage.weight_bytes == 2)
+    half = runtime.storage.weight_bytes == HALF_BYTES or inputs.freezes_weights
+    replicates = runtime.storage.autocast or (half and not runtime.sharding.shards_rows)
     return runtime.storage.weights == "full" and runtime.sharding.shards_rows != replicates
 
 

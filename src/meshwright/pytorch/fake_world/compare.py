@@ -117,10 +117,11 @@ def stage_check(
 
 
 def _native(stage: PredictedStage, whole: Observed, inputs: Inputs) -> Iterator[Quantity]:
-    stored, storage = stage.stored_parameters, inputs.runtime.storage
-    yield Quantity("parameters", storage.weight_bytes * stored, whole.parameters)
+    trained, storage = stage.trained_parameters, inputs.runtime.storage
+    stored = storage.weight_bytes * trained + HALF_BYTES * (stage.stored_parameters - trained)
+    yield Quantity("parameters", stored, whole.parameters)
     yield Quantity("gradients", storage.weight_bytes * stage.reduced_parameters, whole.gradients)
-    yield Quantity("optimizer states", storage.moments_bytes * stored, whole.optimizer_states)
+    yield Quantity("optimizer states", storage.moments_bytes * trained, whole.optimizer_states)
     yield Quantity("peak allocated", stage.allocated, whole.peak.total, tolerance=PEAK_TOLERANCE)
 
 

@@ -13,6 +13,7 @@ from meshwright.cost.comms.ends import ENTROPY_SUMS
 from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.comms.sharded import end_gathers, gathers_per_step
+from meshwright.cost.memory.adapter_parameters import gathered_adapter_parameters
 from meshwright.cost.memory.parameters import (
     gathered_end_parameters,
     gathered_layer_parameters,
@@ -164,7 +165,8 @@ def _weights(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
     ranks = int(sharding_ranks(plan))
     if plan.zero < 2:
         width = inputs.runtime.storage.weight_bytes
-        summed = width * stage.whole_parameters if ranks > 1 else 0.0
+        reduced = stage.trained_parameters if inputs.freezes_weights else stage.whole_parameters
+        summed = width * reduced if ranks > 1 else 0.0
         yield _collective(inputs, "dp", "all_reduce", summed, "backward", full=width == FP32_BYTES), 1
         return
     every = _gathers(plan, inputs, stage)
@@ -172,7 +174,9 @@ def _weights(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
         for count, kind in zip(layers, inputs.model.layer_kinds, strict=True):
             dense, routed = map(float, gathered_layer_parameters(plan, inputs, kind))
             parameters = (dense, routed) if plan.ep > 1 else (dense + routed, 0.0)
-            yield from _unit(plan, inputs, parameters, _of_layers(plan, count, kind, inputs, times))
+            adapters = float(gathered_adapter_parameters(plan, inputs, kind))
+            every_layer = _of_layers(plan, count, kind, inputs, times)
+            yield from _unit(plan, inputs, parameters, every_layer, adapters=adapters)
     units = _end_units(plan, inputs, stage, ranks, every)
     for place, (ends, stays, times) in enumerate(units, 1):
         if stage.head and place == len(units) and inputs.runtime.entropy.sequence_pieces > 1:
@@ -249,13 +253,19 @@ def _before_backward(plan: Plan, stage: PredictedStage) -> int:
 
 
 def _unit(
-    plan: Plan, inputs: Inputs, parameters: tuple[float, float], times: _Gathers, phase: str = ""
+    plan: Plan,
+    inputs: Inputs,
+    parameters: tuple[float, float],
+    times: _Gathers,
+    phase: str = "",
+    adapters: float = 0.0,
 ) -> Iterator[Issued]:
     """What is exchanged of some units; parameters: of each, all but routed experts and these, as they are padded;
-    phase: in which gradients are reduced, if not as usual.
+    phase: in which gradients are reduced, if not as usual; adapters: of the first parameters, those of adapters.
     """
     reducing = "pipeline" if plan.pp > 1 and inputs.runtime.sharding.defers_reduction else "backward"
-    gather, scatter = shard_messages(plan, inputs, *parameters)
+    gather, scatter = shard_messages(plan, inputs, *parameters, adapters=adapters)
+    scatter = scatter if adapters or not inputs.freezes_weights else ()
     phases = (("pipeline", times.ahead), ("forward", times.forward), ("backward", times.backward))
     counted = [(each, phase, count) for each in gather for phase, count in phases]
     counted += [(each, phase or reducing, times.scatters) for each in scatter]

@@ -32,6 +32,8 @@ class PredictedStage(StageEstimate):
     whole_parameters: float
     """On the rank, before they are sharded."""
     stored_parameters: float
+    trained_parameters: float
+    """Of these."""
     reduced_parameters: float
     """Whose gradients the rank has in the end: also of a tied embedding that is parted from the head."""
     messages: tuple[MessageRow, ...]
@@ -48,7 +50,7 @@ def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
     priced = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True)
     trained = replace(priced, inputs=inputs.replace(runtime=inputs.runtime.replace(dispatcher=DISPATCHER)))
     whole, stored = stage_units(priced.plans, priced.stages, inputs)
-    twice = _reduced_twice(priced, stored)
+    updated, twice = stored.trained(inputs), _reduced_twice(priced, stored)
     _, parted = parted_embedding(priced.plans, priced.stages, inputs)
     chunks = layers_of_blocks(inputs, plan)[blocks(plan.schedule, plan.pp, plan.vpp)]
     return [
@@ -58,7 +60,8 @@ def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
             in_flight_chunks=int(priced.stages.in_flight_chunks[row]),
             whole_parameters=float(whole.all[row]),
             stored_parameters=float(stored.all[row]),
-            reduced_parameters=float(stored.all[row] + parted[row] + twice[row]),
+            trained_parameters=float(updated[row]),
+            reduced_parameters=float(updated[row] + (parted[row] + twice[row]) * (not inputs.freezes_weights)),
             messages=pass_messages(trained, row),
         )
         for row, estimate in enumerate(priced[0].stages)

@@ -34,10 +34,10 @@ def number_format(request: Request) -> torch.dtype:
 
 def store(chunks: Iterable[nn.Module], request: Request) -> None:
     """Give weights the format in which the runtime stores them; buffers keep theirs."""
-    if request.inputs.runtime.storage.weight_bytes == FP32_BYTES:
-        return
+    trained_in_fp32 = request.inputs.runtime.storage.weight_bytes == FP32_BYTES
     for weight in chain.from_iterable(chunk.parameters() for chunk in chunks):
-        weight.data = weight.data.to(number_format(request))
+        if not (weight.requires_grad and trained_in_fp32):
+            weight.data = weight.data.to(number_format(request))
 
 
 def shard(decoder: Decoder, request: Request, meshes: Meshes) -> None:
@@ -137,6 +137,7 @@ def summing(model: nn.Module, *, last: bool) -> AbstractContextManager[None]:
 
 def mixed_precision(request: Request) -> AbstractContextManager[object]:
     """Around the forward of a runtime that has it: matrix products in 2 bytes."""
-    if not request.inputs.runtime.storage.autocast or request.full_precision:
+    casts = request.inputs.runtime.storage.autocast or request.inputs.freezes_weights
+    if not casts or request.full_precision:
         return nullcontext()
     return torch.autocast("cpu", dtype=HALF[request.inputs.recipe.half])

@@ -27,6 +27,7 @@ from transformers import (
 
 from meshwright.pytorch.frameworks import is_gpt2
 from meshwright.pytorch.processes.records import Request
+from meshwright.pytorch.trainer.adapters import add_adapters
 from meshwright.pytorch.trainer.data_parallel import number_format
 from meshwright.pytorch.trainer.kernels import flash_attention, layer_norm
 from meshwright.pytorch.trainer.mesh import Meshes
@@ -69,6 +70,8 @@ def chunks(request: Request) -> list[nn.Module]:
     setattr(functional, "layer_norm", lambda x, _, weight, bias, *__: layer_norm(x, weight, bias))  # noqa: B010
     setattr(torch, "pow", _pow)  # noqa: B010
     model = _built(request.inputs.model, len(request.chunks[0]), request.inputs.job.sequence_length)
+    if request.inputs.freezes_weights:
+        add_adapters(model, request.inputs.job)
     if request.plan.recompute == Recompute.FULL and request.plan.zero < 2:
         model.gradient_checkpointing_enable()
     return [Causal(model.train())]

@@ -98,6 +98,7 @@ def _observed(
     memory.relabel(weights, "parameters")
     memory.relabel([list(chunk.buffers()) for chunk in chunks], "buffers")
     fused = request.inputs.runtime.storage.fused_update
+    weights = [weight for weight in weights if weight.requires_grad]
     optimizer = torch.optim.AdamW(weights, fused=fused, foreach=not fused)
     with memory.labelled("batch"):
         plan, length = request.plan, request.inputs.job.sequence_length // request.plan.cp
