@@ -11,6 +11,7 @@ from meshwright.layout.legality import require_legal
 from meshwright.layout.legality.recompute import absent_modules
 from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import beside_adapters
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
@@ -61,11 +62,13 @@ def read_case(row: Row) -> Case:
         precision=row["precision"],
         expert_capacity=float(row["expert_capacity"]) if row["expert_capacity"] else None,
         mtp_layers=int(row["mtp_layers"]) if row["mtp_layers"] else None,
+        lora_rank=int(row["lora_rank"] or 0),
+        lora_modules=row["lora_modules"].replace("+", ","),
     )
     cluster = cluster_of(row)
     if named:
         _require_possible_memory(row, cluster.accelerator)
-    inputs = Inputs(model=model, cluster=cluster, job=job, runtime=runtime_of(row))
+    inputs = Inputs(model=model, cluster=cluster, job=job, runtime=beside_adapters(runtime_of(row), job))
     # Benchmarks balance the routing by force, or train too briefly for it to become unequal.
     inputs = inputs if row["routing"] == "natural" else inputs.with_even_routing()
     plan, micro_batch = _plan_and_batch(row, inputs)

@@ -28,7 +28,7 @@ UNPRINTED = (
 """Columns that a row takes from its siblings where it leaves them blank and all have the same."""
 UNNAMED = (
     *("settings", "with", "refused", "architecture", "plan", "routing", "expert_capacity", "mtp_layers"),
-    *("power_limit_w", "recompute_layers", "memory_rank"),
+    *("power_limit_w", "recompute_layers", "memory_rank", "lora_rank", "lora_modules"),
 )
 """Columns that tables as others collect them have not."""
 REPOSITORY = re.compile(

@@ -26,10 +26,11 @@ recipes (`released`, `said`)."""
 NAMES = (
     *("id", "dataset", "config_key", "quality", "runtime", "settings", "with", "refused", "model", "architecture"),
     *("cluster", "gpu", "precision", "recompute_modules", "plan", "software_release", "assumed", "known_by"),
+    "lora_modules",
 )
 COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab", "seq_len"),
-    *("moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "gpus_per_node", "num_gpus"),
+    *("moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "lora_rank", "gpus_per_node", "num_gpus"),
     *("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "zero_stage", "shard_group_size"),
     *("micro_batch_size", "global_batch_size", "recompute_layers", "memory_rank"),
 )
@@ -57,7 +58,7 @@ SWITCHES = {"sp": ("True", "False"), "ends_layers_less": ("1", "0"), "compiled":
 """Columns that say yes or no, and how they say it in this package."""
 COLUMNS = (*NAMES, *FREE_TEXT, *CHOICES, *SWITCHES, *COUNTS, *FIGURES)
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
-MAY_BE_0 = {"zero_stage", "moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "memory_rank"}
+MAY_BE_0 = {"zero_stage", "moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "lora_rank", "memory_rank"}
 """Counts that may be 0; a model of 0 experts is one without."""
 OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
 """That spreadsheets write between columns in place of commas."""

@@ -42,6 +42,8 @@ def row_of(plan: Plan, inputs: Inputs) -> Row:
         "precision": inputs.job.precision,
         "expert_capacity": _text(inputs.job.expert_capacity),
         "mtp_layers": _text(inputs.job.mtp_layers),
+        "lora_rank": _text(inputs.job.lora_rank or None),
+        "lora_modules": inputs.job.modules_text if inputs.freezes_weights else "",
         "routing": _routing(inputs),
     }
     lost = [*_lost(row, plan, inputs)]
@@ -68,7 +70,7 @@ def _lost(row: Row, plan: Plan, inputs: Inputs) -> Iterator[str]:
         yield f"the network of the cluster {inputs.cluster.name}"
     if read.runtime.replace(replaced=()) != inputs.runtime.replace(replaced=()):
         yield "what the runtime does"
-    kept = ("sequence_length", "global_batch", "precision", "gradients", "expert_capacity", "mtp_layers")
+    kept = ("sequence_length", "global_batch", "precision", "gradients", "expert_capacity", "mtp_layers", "lora_rank")
     if any(getattr(read.job, name) != getattr(inputs.job, name) for name in kept):
         yield "the job"
     if case.plan != plan:
