@@ -42,6 +42,8 @@ def main() -> None:
     page.write_text(filled(page.read_text("utf-8"), "limits", limited()), "utf-8")
     page = ROOT / "docs" / "verify.md"
     page.write_text(filled(page.read_text("utf-8"), "verified", verified()), "utf-8")
+    page = ROOT / "docs" / "fine-tuning.md"
+    page.write_text(filled(page.read_text("utf-8"), "adapters", adapted()), "utf-8")
     page = ROOT / "docs" / "logs.md"
     page.write_text(filled(page.read_text("utf-8"), "logs", logged()), "utf-8")
     page = ROOT / "docs" / "compare.md"
@@ -70,6 +72,14 @@ def answer() -> str:
     words += ["--seq-len", "8192", "--global-batch", "256"]
     printed = run("-m", "meshwright.cli", *words)
     return f"$ meshwright {' '.join(words)}\n{re.sub(SEARCHED, '', printed, flags=re.DOTALL).rstrip()}"
+
+
+def adapted() -> str:
+    """The command that plans adapters, and its answer in short."""
+    words = ["plan", "llama-3.1-70b", "1x8:h100", "--runtime", "accelerate", "--lora-rank", "16"]
+    words += ["--seq-len", "4096", "--global-batch", "32"]
+    printed = run("-m", "meshwright.cli", *words)
+    return f"$ meshwright {' '.join(words)}\n{printed.partition('Memory of')[0].rstrip()}"
 
 
 def picture() -> str:

@@ -50,6 +50,8 @@ def _gradients(inputs: Inputs) -> str:
 
 def _updated(inputs: Inputs) -> str:
     """The weights that Adam updates."""
+    if inputs.freezes_weights:
+        return "fp32 weights of adapters"
     in_fp32 = inputs.runtime.storage.weight_bytes == FP32_BYTES
     return "fp32 master weights" if in_fp32 else "2-byte weights, without fp32 copies, which loses small updates,"
 

@@ -12,6 +12,7 @@ THOUSANDS = 2048
 CONDITIONS: dict[Condition, Callable[[Inputs], bool]] = {
     "experts": lambda inputs: inputs.model.is_moe,
     "prediction": lambda inputs: inputs.model.mtp_layers > 0,
+    "adapters": lambda inputs: inputs.freezes_weights,
     "quantised": lambda inputs: inputs.recipe.quantises,
     "fp8": lambda inputs: inputs.recipe.number_format == "fp8",
     "fp4": lambda inputs: inputs.recipe.number_format == "fp4",

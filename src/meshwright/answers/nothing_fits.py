@@ -144,6 +144,7 @@ def change_words(remedy: Remedy) -> str:
         Kind.FEWER_CONSTRAINTS: f"without {options}",
         Kind.FEWER_BYTES: options,
         Kind.SHORTER_SEQUENCE: f"sequences of {remedy.inputs.job.sequence_length} tokens",
+        Kind.ADAPTERS: f"low-rank adapters in place of all weights ({options})",
         Kind.MORE_ACCELERATORS: f"{cluster.num_nodes} {nodes} ({cluster.num_gpus} accelerators)"
         if cluster.num_nodes > 1
         else f"one node of {cluster.num_gpus} accelerators",

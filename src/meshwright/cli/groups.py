@@ -30,6 +30,8 @@ from meshwright.cli.options import (
     GlobalBatch,
     GlobalBatchTokens,
     Gradients,
+    LoraModules,
+    LoraRank,
     MostNodes,
     MtpLayers,
     Network,
@@ -106,6 +108,8 @@ class JobOptions:
     precision: Precision = "bf16"
     gradients: Gradients = None
     tokens: Tokens = None
+    lora_rank: LoraRank = 0
+    lora_modules: LoraModules = "all-linear"
     risk: Risk = None
 
 

@@ -138,6 +138,14 @@ MtpLayers = Annotated[
     int | None,
     typer.Option(min=0, help="multi-token prediction layers to train; default: the model's, if the runtime can"),
 ]
+LoraRank = Annotated[
+    int,
+    typer.Option(min=0, help="train low-rank adapters of this rank beside frozen weights; 0: train all weights"),
+]
+LoraModules = Annotated[
+    str,
+    typer.Option(metavar="NAMES", help="linear layers with an adapter: all-linear, or q_proj,v_proj, ..."),
+]
 Measured = Annotated[
     Path | None,
     typer.Option(metavar="RUNS.csv", help="measured runs of your site (see validate), to calibrate kernel speed"),

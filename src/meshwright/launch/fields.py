@@ -16,7 +16,7 @@ from meshwright.schedules.records import SCHEDULE_NAMES, usual_schedule
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.job import Job
+from meshwright.specs.job import ALL_LINEAR, Job
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 from meshwright.specs.routing import expert_spread
@@ -60,6 +60,8 @@ def fields_beside_the_model(plan: Plan, inputs: Inputs) -> Fields:
         "job.gradients": "fp32" if inputs.gradient_bytes == 4 else "half",
         "job.mtp_layers": inputs.mtp_layers,
         "job.expert_capacity": inputs.expert_capacity,
+        "job.lora_rank": job.lora_rank,
+        "job.lora_modules": job.lora_modules if job.lora_rank else (),
         "runtime.dispatcher": experts,
         "runtime.attention_kernel": inputs.attention_kernel,
         "runtime.training_dtype": _training_dtype(inputs.runtime),
@@ -206,6 +208,8 @@ def _job(fields: Fields, model: Model, runtime: Runtime) -> Job:
         expert_capacity=None if capacity == "none" else capacity,
         expert_spread=expert_spread().usual if takes_all else None,
         mtp_layers=None if trained == usually_trained else trained,
+        lora_rank=fields.get("job.lora_rank") or 0,
+        lora_modules=fields.get("job.lora_modules") or (ALL_LINEAR,),
     )
 
 

@@ -100,8 +100,10 @@ FRAMEWORK = (
     Field("expert_imbalance", "Expert imbalance", "tokens of the busiest rank over the mean, such as 1.2"),
     Field("expert_capacity", "Expert capacity", "capacity factor, such as 1.25"),
     Field("mtp_layers", "MTP layers", "multi-token prediction layers to train"),
+    Field("lora_rank", "LoRA rank", "train adapters of this rank beside frozen weights"),
+    Field("lora_modules", "LoRA modules", "linear layers with an adapter, such as q_proj,v_proj; all unless told"),
     Field("with", "Behaviours", "KEY=VALUE separated by spaces: optimizer_states=offloaded overlap.expert=0.7"),
 )
-"""What the command takes with `--gradients`, `--dispatcher`, `--expert-*`, `--mtp-layers` and `--with`."""
+"""What the command takes with `--gradients`, `--dispatcher`, `--expert-*`, `--mtp-layers`, `--lora-*` and `--with`."""
 CONFIG = Field("config", "Or paste a config.json", "from Hugging Face; it overrides the model name above")
 FIELDS = {field.name: field for field in (*QUESTION, *LIMITS, *FRAMEWORK, CONFIG)}

@@ -145,6 +145,8 @@ OPTIONAL: dict[str, Callable[[str], Any]] = {
     "expert_imbalance": values.ratio,
     "expert_capacity": values.ratio,
     "mtp_layers": values.layers,
+    "lora_rank": values.layers,
+    "lora_modules": str,
 }
 """Of the job, as `job_or_usual` takes them."""
 LIMITED = tuple(field.name for field in LIMITS)

@@ -24,7 +24,12 @@ from meshwright.search.remedies import Kind, Remedy, remedies
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_count, format_gib, format_seconds
 
-TRIED = ({Kind.FEWER_CONSTRAINTS}, {Kind.FEWER_BYTES, Kind.MORE_ACCELERATORS}, {Kind.SHORTER_SEQUENCE})
+TRIED = (
+    {Kind.FEWER_CONSTRAINTS},
+    {Kind.FEWER_BYTES, Kind.MORE_ACCELERATORS},
+    {Kind.SHORTER_SEQUENCE},
+    {Kind.ADAPTERS},
+)
 """Kinds of ways, what changes the question least first."""
 
 
@@ -43,7 +48,7 @@ class Unfit:
     @property
     def chosen(self) -> Remedy:
         """The way to ask for: fewer constraints, else the same job by fewer bytes or on more accelerators, else a
-        shorter sequence; of these one that published runs have, and the fewest accelerator-hours.
+        shorter sequence, else adapters; of these one that published runs have, and the fewest accelerator-hours.
         """
         alike = next(found for kinds in TRIED if (found := [each for each in self.remedies if each.kind in kinds]))
         return min(alike, key=lambda each: (_unproven(each), _training(each).accelerator_hours))
@@ -154,8 +159,8 @@ def _remedies(memo: Unfit) -> Iterator[Block]:
         tuple(columns),
         tuple(_remedy(each, memo.price) for each in memo.remedies),
         "ll" + "r" * (len(columns) - 2),
-        caption="Ways to a safe plan: first less memory on the same accelerators, then a shorter sequence or more "
-        "accelerators",
+        caption="Ways to a safe plan: first less memory on the same accelerators, then a shorter sequence, adapters or "
+        "more accelerators",
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from meshwright.layout.plan import Plan
+from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
+from meshwright.units import format_count
 
 TRILLION = 10**12
 """Tokens that days are told for where the question names none."""
@@ -54,6 +56,19 @@ def plural(count: int, one: str, many: str = "") -> str:
     ('1 stage', '4 stages', '2 batches')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def adapter_words(inputs: Inputs) -> str:
+    """The adapters that are trained, behind a comma; nothing where all weights are.
+
+    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> adapter_words(LLAMA_LORA)
+    ', LoRA of rank 16 on all-linear (41.94M parameters trained)'
+    """
+    if not inputs.freezes_weights:
+        return ""
+    job, count = inputs.job, format_count(adapter_parameters(inputs.model, inputs.job))
+    return f", LoRA of rank {job.lora_rank} on {job.modules_text} ({count} parameters trained)"
 
 
 def sequences(count: int) -> str:

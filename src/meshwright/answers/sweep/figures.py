@@ -17,7 +17,16 @@ MOST = 6
 """Pictures of one kind: more are not looked at."""
 MOST_ROWS = 40
 """Of a picture of cells."""
-JOB = ("sequence_length", "global_batch", "tokens", "mtp_layers", "expert_imbalance", "expert_capacity")
+JOB = (
+    "sequence_length",
+    "global_batch",
+    "tokens",
+    "mtp_layers",
+    "expert_imbalance",
+    "expert_capacity",
+    "lora_rank",
+    "lora_modules",
+)
 KNOBS = ("precision", "gradients", "risk", "runtime", "with", "limits")
 GPUS, STEP = Axis("accelerators", lambda count: f"{count:.0f}"), Axis("step time", format_seconds)
 DAYS, LENGTH = (

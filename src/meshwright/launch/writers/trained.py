@@ -48,7 +48,8 @@ def _host_memory(launch: Launch) -> list[str]:
     if launch.table.made_sharded and launch.plan.zero == FULLY_SHARDED:
         return []
     half = HALF_BYTES, launch.inputs.recipe.half
-    each, dtype = (FP32_BYTES, "fp32") if launch.table.made_in == "fp32" else half
+    in_fp32 = launch.table.made_in == "fp32" and not launch.inputs.freezes_weights
+    each, dtype = (FP32_BYTES, "fp32") if in_fp32 else half
     whole = each * parameter_count(launch.inputs.model)
     if EFFICIENT_LOADING in launch.settings:
         return [f"Host memory: {format_gib(whole)} a node, where one process makes the whole model in {dtype}."]

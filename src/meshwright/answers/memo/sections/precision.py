@@ -10,6 +10,7 @@ from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import listed, plural, times
 from meshwright.cost.memory.optimizer_states import optimizer_bytes
 from meshwright.layout.plan import Plan
+from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import BF16, FORMATS, FP16, FP32, FP32_BYTES, HALF_BYTES
 from meshwright.specs.weights import parameter_count
@@ -49,7 +50,10 @@ def _formats(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
     else:
         why = "read by matrix units, which sum in fp32 inside"
         yield "operands of matrix products", half, f"{HALF_BYTES}", why
-    if storage.weights == "full":
+    if inputs.freezes_weights:
+        yield "frozen weights", half, f"{HALF_BYTES}", "read by the passes, never updated"
+        yield "weights of adapters", "fp32", f"{storage.weight_bytes}", f"small updates, and cast to {half} for use"
+    elif storage.weights == "full":
         width = storage.weight_bytes
         used = f"cast to {half} for use" if width == FP32_BYTES else "updated as they are, without fp32 copies"
         yield "weights at rest", _named(width, half), f"{width}", f"sharded, and {used}"
@@ -115,6 +119,8 @@ def _saves(memo: Memo) -> str:
 
 
 def _states(plan: Plan, inputs: Inputs) -> str:
+    if inputs.freezes_weights:
+        return _states_of_adapters(inputs)
     states = float(optimizer_bytes(plan, inputs))
     full, moments = inputs.runtime.storage.weights == "full", inputs.runtime.storage.moments_bytes
     weights = inputs.runtime.storage.weight_bytes if full else HALF_BYTES
@@ -136,10 +142,22 @@ def _states(plan: Plan, inputs: Inputs) -> str:
     )
 
 
+def _states_of_adapters(inputs: Inputs) -> str:
+    frozen, trained = parameter_count(inputs.model), adapter_parameters(inputs.model, inputs.job)
+    storage = inputs.runtime.storage
+    each = 2 * storage.weight_bytes + storage.moments_bytes
+    return (
+        f"The {format_count(frozen)} frozen weights take {HALF_BYTES} bytes each, {format_gib(frozen * HALF_BYTES)}, "
+        f"and have neither gradients nor optimizer states. The {format_count(trained)} parameters of adapters take "
+        f"{each:g} bytes each (weight {storage.weight_bytes}, gradient {storage.weight_bytes}, moments "
+        f"{storage.moments_bytes:.4g}), {format_gib(trained * each)} before sharding."
+    )
+
+
 def _with_copies(memo: Memo, states: str) -> str:
     """What one accelerator holds by the table of memory, where that is more; states: what is told of the states."""
     held = format_gib(memo.budgets.one.memory.states)
-    if held in states:
+    if held in states or memo.inputs.freezes_weights:
         return ""
     return f" Appendix B counts {held} on one accelerator because it includes the copies that matrix products read."
 
@@ -195,6 +213,7 @@ def _step(memo: Memo) -> Iterator[str]:
     yield f"Sum the gradients over {over} in {inputs.gradient_bytes} bytes{kept}."
     yield f"Take the global norm in fp32 over all {all_ranks}; on a NaN or a spike skip the step on every rank."
     updated = "the weights" if narrow else "the fp32 weights and cast them"
+    updated = "the adapters" if inputs.freezes_weights else updated
     yield f"Clip by that norm (1.0 is usual) and update {updated}."
 
 
