@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.errors import CannotVerify
 from meshwright.layout.plan import Plan
 from meshwright.pytorch.frameworks import Versions, own_framework
+from meshwright.pytorch.scope import scope_of
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -50,3 +52,13 @@ def test_adapters_are_not_run_without_peft() -> None:
     inputs = _asked("llama-3.1-8b", plan, "accelerate", 16, ("all-linear",))
     assert own_framework(plan, inputs, Versions(transformers="5.23.0")) == ("", "peft is not installed")
     assert own_framework(plan, inputs, Versions(transformers="5.23.0", peft="0.21.2"))[1] == ""
+
+
+def test_the_trainer_s_own_model_has_no_adapters() -> None:
+    plan = Plan(dp=8, zero=3)
+    inputs = _asked("llama-3.1-8b", plan, "accelerate", 16, ("all-linear",))
+    eager = inputs.replace(runtime=inputs.runtime.replace(elementwise="eager"))
+    with pytest.raises(CannotVerify, match="adapters are run in transformers' own models"):
+        scope_of(plan, eager)
+    with pytest.raises(CannotVerify, match="own models, and transformers is not installed"):
+        scope_of(plan, inputs)

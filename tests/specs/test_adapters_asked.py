@@ -40,7 +40,7 @@ def test_a_job_takes_modules_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     ("model", "runtime", "job", "what"),
     [
-        ("llama-3.1-8b", "megatron-core", {}, "no adapters that are priced; use accelerate or pytorch-ddp"),
+        ("llama-3.1-8b", "megatron-core", {}, "not priced under megatron-core; use accelerate or pytorch-ddp"),
         ("llama-3.1-8b", "accelerate", {"precision": "fp8"}, "beside bf16 weights, not fp8; use bf16"),
         ("mixtral-8x7b", "accelerate", {}, "which mixtral-8x7b is not"),
         ("deepseek-v3", "accelerate", {}, "which deepseek-v3 is not"),

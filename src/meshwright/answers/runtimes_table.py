@@ -27,7 +27,7 @@ from meshwright.search.published import unpublished
 from meshwright.search.space import size
 from meshwright.search.ties import share_of_ties
 from meshwright.specs import catalog
-from meshwright.specs.behaviours import replaced_words, with_behaviours
+from meshwright.specs.behaviours import beside_adapters, replaced_words, with_behaviours
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
@@ -81,7 +81,7 @@ def _question(
 ) -> Inputs | MeshwrightError:
     """The question of one runtime, or why it makes none."""
     try:
-        runtime = with_behaviours(read_runtime(name), behaviours)
+        runtime = beside_adapters(with_behaviours(read_runtime(name), behaviours), inputs.job)
         return inputs.replace(runtime=runtime, constraints=constraints or inputs.constraints)
     except MeshwrightError as refusal:
         return refusal

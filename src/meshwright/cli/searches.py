@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 SEARCHED = 5
 """Plans that are ranked where nobody says how many."""
 
+ADAPTED = "accelerate"
+"""A runtime that has adapters."""
+
 
 @grouped
 def plan(
@@ -183,7 +186,8 @@ def _plan_of_each(
     if asked.launch.from_file is not None:
         raise InvalidInput("a launch file belongs to one framework; leave out --runtime all or --from")
     behaviours, allowed = asked.framework.of_questions["behaviours"] or [], constraints_of(asked.allowed)
-    one = replace(asked.framework, runtime="megatron-core", behaviours=None, dispatcher=None)
+    usual = ADAPTED if asked.job.lora_rank else "megatron-core"
+    one = replace(asked.framework, runtime=usual, behaviours=None, dispatcher=None)
     inputs, _ = searched(context, replace(asked, framework=one, allowed=ConstraintOptions()), measured)
     _show_each(inputs, allowed, behaviours, top, time_limit, workers, as_json)
 

@@ -168,6 +168,8 @@ def _job_reasons(inputs: Inputs) -> Iterator[str]:
 def _trainer_reasons(inputs: Inputs, because: str) -> Iterator[str]:
     """What the trainer's own model lacks of it; because: why no framework's own is run."""
     runtime, kinds = inputs.runtime, inputs.model.layer_kinds
+    if inputs.freezes_weights:
+        yield f"adapters are run in transformers' own models{', and ' + because if because else ''}"
     if is_native(inputs) and runtime.elementwise_bytes.rms_norm_kept:
         yield (
             f"norms as transformers writes them keep fp32 copies, the trainer's do not, and {because}; use --with "

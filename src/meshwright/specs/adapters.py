@@ -82,7 +82,7 @@ def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
     if not job.lora_rank:
         return
     if not runtime.plans.adapters:
-        yield Fault("job.lora_rank", f"{runtime.id} has no adapters that are priced; use accelerate or pytorch-ddp")
+        yield Fault("job.lora_rank", f"adapters are not priced under {runtime.id}; use accelerate or pytorch-ddp")
     elif runtime.storage.autocast:
         what = f"{runtime.id} casts weights that are all trained, and adapters stand beside frozen bf16 ones"
         yield Fault("job.lora_rank", f"{what}; add --with training_dtype=frozen")

@@ -15,6 +15,7 @@ from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.read_cluster import adapters_of, named_cluster
+from meshwright.specs.read_inputs import read_inputs
 from meshwright.specs.read_model import catalogued_model, read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.usual_job import job_or_usual
@@ -83,12 +84,12 @@ class _Given:
 
 
 def _together(given: _Given, faults: dict[str, str]) -> Read:
-    if faults or given.model is None or given.cluster is None:
+    if faults or given.model is None or given.cluster is None or given.runtime is None:
         return Read(None, faults)
     try:
         job = job_or_usual(given.model, given.cluster.num_gpus, given.job.pop("seq_len"), **given.job)
         limits = Constraints(**given.limits)
-        inputs = Inputs(model=given.model, cluster=given.cluster, job=job, runtime=given.runtime, constraints=limits)
+        inputs = read_inputs(given.model, given.cluster, job, given.runtime, limits)
     except InvalidInput as error:
         return Read(None, {"": str(error)})
     return Read(inputs, {})

@@ -15,6 +15,7 @@ from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
+from meshwright.specs.read_inputs import read_inputs
 from meshwright.specs.runtime import Runtime
 
 Value = TypeVar("Value")
@@ -95,6 +96,6 @@ def _inputs(
     if isinstance(runtime, InvalidInput):
         return runtime
     try:
-        return Inputs(model=model, cluster=cluster, job=job, runtime=runtime, constraints=constraints)
+        return read_inputs(model, cluster, job, runtime, constraints)
     except InvalidInput as refusal:
         return refusal
