@@ -46,6 +46,7 @@ from meshwright.layout.plans import Plans
 from meshwright.layout.stages import split_stages
 from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
 from meshwright.specs.cluster import Cluster
+from meshwright.specs.examples import LLAMA_OFFLOADED
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
 from meshwright.specs.weights import head_weights
@@ -202,6 +203,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
     "products": lambda case: (linear_time(8192, 4096, 4096, case.inputs), linear_time(8192, 8192, 4096, case.inputs)),
+    "offloaded": lambda _: LLAMA_OFFLOADED,
     "weights": lambda case: head_weights(case.inputs.model),
     "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),
     "linear": lambda case: Linear(*(case.columns[name] for name in ("rows", "outputs", "features"))),
@@ -246,7 +248,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
 }
 """Arguments that follow from the question and the plan."""
 COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]
-COUNTS += ["rows", "parameters", "reduced", "ends", "matrices"]
+COUNTS += ["rows", "parameters", "reduced", "owned", "ends", "matrices"]
 SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "in_block", "blocks"]
 SMALL += ["reductions", "in_flight", "chunks_in_flight"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]
@@ -256,6 +258,7 @@ SPECIAL = {"exchange.exposed_time.window": "work", "states.state_bytes.layer": "
 SPECIAL |= {"data.data_exchange.experts": "parameters", "sharded.sharded_exchanges.messages": "shard_messages"}
 SPECIAL |= {f"sharded.{name}exchanges.messages": "shard_messages" for name in ("end_", "embedding_unit_", "head_unit_")}
 SPECIAL |= {"exchange.repeated.times": "stage", "exchange.resized.factor": "forward"}
+SPECIAL |= {"host.host_copies.inputs": "offloaded"}
 SPECIAL |= {"data.shard_messages.adapters": "ends", "adapters.beside_frozen.blocks": "products"}
 SPECIAL |= {f"{name}.experts": "ends" for name in ("data.shard_messages", "optimizer.optimizer_time")}
 SPECIAL |= {f"sharded.{name}.stage": "last_stage" for name in ("gathers_per_step", "end_gathers")}

@@ -84,19 +84,18 @@ def test_what_is_auto_is_not_called_absent_and_what_says_it_works(tmp_path: Path
     [
         ("fsdp_version: 2, fsdp_cpu_ram_efficient_loading: true", []),
         ("fsdp_cpu_ram_efficient_loading: true", ["fsdp_config.fsdp_version=2"]),
-        (
-            "fsdp_version: 2, fsdp_cpu_ram_efficient_loading: true, fsdp_offload_params: true",
-            ["fsdp_config.fsdp_offload_params=False"],
-        ),
+        ("fsdp_version: 2, fsdp_cpu_ram_efficient_loading: true, fsdp_offload_params: true", []),
     ],
 )
-def test_offloaded_weights_and_fsdp_1_are_told_where_they_are_not_priced(
+def test_weights_on_the_host_are_priced_and_fsdp_1_is_told_where_it_is_not(
     tmp_path: Path, settings: str, notes: list[str]
 ) -> None:
     (tmp_path / "a.yaml").write_text(ACCELERATE.replace("fsdp_version: 2", settings))
     said: dict[str, object] = {"job.sequence_length": 4096, "job.global_batch": 64, "plan.micro_batch": 1}
     given = Given(cluster="2x8:h100", model="llama-3.1-8b", answers=said)
-    told = [note for note in question_of_file(tmp_path / "a.yaml", given).notes if note.startswith("priced as if")]
+    question = question_of_file(tmp_path / "a.yaml", given)
+    told = [note for note in question.notes if note.startswith("priced as if")]
+    assert question.inputs.runtime.storage.offloads_weights == ("offload" in settings)
     assert [note.partition(" stood in it")[0] for note in told] == [f"priced as if {each}" for each in notes]
 
 

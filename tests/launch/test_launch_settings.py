@@ -63,6 +63,7 @@ TITAN_NEWEST = TITAN.replace(runtime=with_behaviours(TITAN.runtime, ["attention=
 TITAN_EXPERTS = question(read_model("qwen3-30b-a3b"), "8x8:h100", "torchtitan")
 TITAN_FUSED = TITAN_EXPERTS.replace(runtime=with_behaviours(TITAN_EXPERTS.runtime, ["dispatcher=fused"]))
 ACCELERATE = question(llama_8b(), "8x8:h100", "accelerate")
+ACCELERATE_ON_HOST = ACCELERATE.replace(runtime=with_behaviours(ACCELERATE.runtime, OFFLOADED))
 
 SELECTIVE = {"recompute": "selective"}
 PARTS = {**SELECTIVE, "recompute_modules": ["layernorm", "mlp"]}
@@ -257,6 +258,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ),
     ("offloaded_states", (ON_HOST, {}), (LLAMA, {}), "--optimizer-cpu-offload --use-precision-aware-optimizer"),
     ("offloaded_states", (DEEPSPEED_ON_HOST, {}), (DEEPSPEED, {}), "zero_optimization.offload_optimizer.device cpu"),
+    ("offloaded_weights", (ACCELERATE_ON_HOST, {}), (ACCELERATE, {}), "fsdp_config.fsdp_offload_params: weights"),
     ("divided_logits", (DEEPSPEED_TIED, {"tp": 2}), (DEEPSPEED, {"tp": 2}), "divided over 2 tensor-parallel ranks"),
     ("half_optimizer_states", (DEEPSPEED, {}), (HALVES, {}), "bf16_master_weights_and_grads; with bf16"),
     ("pipeline_engine", (NANOTRON, {"pp": 2}), (NANOTRON, {}), "parallelism.pp_engine 1f1b: left out, pp 2"),

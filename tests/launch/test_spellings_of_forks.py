@@ -165,7 +165,7 @@ def test_axolotl_counts_micro_batches_by_the_batch_of_a_rank(tmp_path: Path) -> 
 def test_axolotl_recomputes_and_offloads_as_its_section_of_fsdp_says(tmp_path: Path) -> None:
     section = "fsdp_version: 2\nfsdp_config: {offload_params: true, activation_checkpointing: true}\n"
     question = read(tmp_path, "a.yaml", AXOLOTL + section)
-    assert "fsdp_config.offload_params" in question.understood.unpriced
+    assert question.inputs.runtime.storage.offloaded == "everything"
     assert "recompute-full" in str(question.plan)
 
 

@@ -106,6 +106,8 @@ def _states(weights: Weights, inputs: Inputs) -> FloatColumn:
     if storage.weights == "half":
         states = stage_states(weights.each, weights.stages, inputs)
         return column(states.parameters + states.gradients + states.optimizer_states)[weights.of_stage]
+    if storage.offloads_weights:
+        return np.zeros(len(weights.of_stage))
     _, stored = stage_units(weights.plans, weights.stages, inputs)
     trained = stored.trained(inputs)
     kept = (storage.weight_bytes + storage.moments_bytes) * trained + HALF_BYTES * (stored.all - trained)

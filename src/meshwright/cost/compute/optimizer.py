@@ -21,7 +21,7 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     gathered of them written and the gradient buffer cleared once; of full weights, what operators of an update that is
     not fused read and write again. Where states are in the host's memory the device reads gradients for their norm and
     sends them there in fp32, the processors of the node update the parameters of all its ranks, and the weights come
-    back in 2 bytes, one after the other.
+    back in 2 bytes, one after the other; where weights and gradients are there too, nothing but that update is left.
     parameters: on the rank, without routed experts; experts: those of routed experts; scalar or array (n,). Returns
     seconds. Source: traffic of a fused Adam (Apex FusedAdam); Megatron-LM, distrib_optimizer.py,
     _copy_model_grads_to_main_grads; TransformerEngine, pytorch/optimizers/fused_adam.py (fp8 moments: cast, searched
@@ -33,10 +33,11 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     >>> [round(float(optimizer_time(Plan(dp=8, zero=zero), LLAMA, 1e9)) * 1e3, 2) for zero in (0, 1)]
     [15.35, 3.33]
     """
+    if inputs.runtime.storage.offloads_weights:
+        return _update_on_host(plan, inputs, _owned(plan, parameters, experts))
     half, width = inputs.runtime.storage.weights == "half", inputs.runtime.storage.weight_bytes
     gradient = inputs.gradient_bytes if half else width
-    owned = parameters / where(plan.zero > 0, sharding_ranks(plan), 1)
-    owned = owned + experts / where(plan.zero > 0, expert_sharding_ranks(plan), 1)
+    owned = _owned(plan, parameters, experts)
     read = where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
     # An fp32 copy is written, read and written by the update, and read twice to be quantised.
     states = 2 * optimizer_bytes(plan, inputs) + 5 * inputs.runtime.storage.cast_moment_bytes
@@ -46,6 +47,12 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     cleared = gradient * buffered if half else 0.0
     on_device = elementwise_time(bytes_moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)
     return on_device + (_host_time(plan, inputs, owned) if inputs.runtime.storage.offloads_states else 0.0)
+
+
+def _owned(plan: Layout, parameters: Numbers, experts: Numbers) -> Floats:
+    """Parameters that a rank updates."""
+    owned = parameters / where(plan.zero > 0, sharding_ranks(plan), 1)
+    return owned + experts / where(plan.zero > 0, expert_sharding_ranks(plan), 1)
 
 
 def _unfused_bytes(inputs: Inputs) -> int:
@@ -59,5 +66,10 @@ def _unfused_bytes(inputs: Inputs) -> int:
 def _host_time(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:
     """Seconds of what a rank owns on its way to the host and back, and of the update of all that its node owns."""
     copied = (FP32_BYTES + HALF_BYTES) * owned / inputs.cluster.accelerator.kernels.host_copy_bandwidth
+    return 1.0 * copied + _update_on_host(plan, inputs, owned)
+
+
+def _update_on_host(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:
+    """Seconds of the host's processors for what all ranks of a node own."""
     ranks = smaller(plan.num_gpus, inputs.cluster.gpus_per_node)
-    return 1.0 * copied + ranks * owned / inputs.runtime.host.updated_parameters_per_s
+    return 1.0 * ranks * owned / inputs.runtime.host.updated_parameters_per_s

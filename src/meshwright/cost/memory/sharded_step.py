@@ -39,7 +39,7 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
     line.allocate(
         "gradients",
         "shards of earlier micro-batches",
-        step.weight_bytes * (step.stored.trained(step.inputs) + step.reduced_twice) * step.several,
+        step.kept_bytes * (step.stored.trained(step.inputs) + step.reduced_twice) * step.several,
     )
     _gather_last_layer(line, step)
     line.allocate("parameters", "gathered until backward", step.until_backward)
@@ -50,7 +50,7 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
     line.free("two layers", "output of the layer")
     runtime = step.inputs.runtime
     if runtime.sharding.loss_within_forward and runtime.kernels.cross_entropy == "eager":
-        line.allocate("parameters", "last unit as it was sent", HALF_BYTES * step.last_unit)
+        line.allocate("parameters", "last unit as it was sent", HALF_BYTES * _last_unit(step))
         line.allocate("logits", "logits", saved.logits_forward)
         line.at(Moment.LOSS_FORWARD)
         line.free("last unit as it was sent")
@@ -64,6 +64,12 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
         line.at(Moment.HEAD_REDUCE_SCATTER)
     line.free("logits", "gradients of the head")
     return line
+
+
+def _last_unit(step: UnitStep) -> FloatColumn:
+    """Parameters of the unit that forward gathers last: the head, or a layer where the head is in the first one."""
+    apart = step.inputs.runtime.sharding.ends_apart and not step.inputs.model.tied_embeddings
+    return step.whole.head if apart else step.whole.layer
 
 
 def _gather_last_layer(line: MemoryTimeline, step: UnitStep) -> None:
@@ -143,7 +149,7 @@ def _new_shards(step: UnitStep, reduced: FloatColumn) -> FloatColumn:
     """
     lasts_apart = step.several | (step.cast_bytes > 0)
     summed = step.inputs.gradient_bytes * ((step.plans.dp_replicate > 1) & lasts_apart)
-    new: FloatColumn = (1.0 * step.weight_bytes * ~step.several + summed) * reduced - summed * step.loss_unit[1]
+    new: FloatColumn = (1.0 * step.kept_bytes * ~step.several + summed) * reduced - summed * step.loss_unit[1]
     return new
 
 

@@ -12,11 +12,13 @@ from meshwright.specs.precision import HALF_BYTES
 
 def stored_states(step: UnitStep) -> States:
     """Weights, 2-byte ones where they are frozen, and the two moments of Adam of those that are trained, of the
-    parameters that a rank stores.
+    parameters that a rank stores; nothing where all of them are in the host's memory.
 
     step: of every stage, shape (r,). Returns bytes, shape (r,). Source: the runtime's formats.
     """
     stored, storage = step.stored.all - step.stored_once, step.inputs.runtime.storage
+    if storage.offloads_weights:
+        stored = 0.0 * stored
     nothing, trained = 0.0 * stored, step.stored.adapters if step.inputs.freezes_weights else stored
     return States(
         parameters=storage.weight_bytes * trained + HALF_BYTES * (stored - trained),
@@ -43,7 +45,7 @@ def pooled_bytes(step: UnitStep) -> FloatColumn:
         ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
     exchanged = np.where(stored.all < whole.all, HALF_BYTES * (ends + whole.layer + of_shard), 0.0)
     lasting = step.several & ~step.deferred
-    return np.where(step.plans.zero > 1, exchanged + step.weight_bytes * stored.trained(step.inputs) * ~lasting, 0.0)
+    return np.where(step.plans.zero > 1, exchanged + step.kept_bytes * stored.trained(step.inputs) * ~lasting, 0.0)
 
 
 def reduced_unit(

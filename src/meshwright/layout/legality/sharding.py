@@ -87,10 +87,13 @@ def narrow_moments(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
 
 @restriction
 def offloaded_states(plan: Layout, runtime: Runtime) -> Ruling:
-    """Optimizer states in the host's memory need ZeRO where several ranks hold the same weights."""
-    kept = runtime.storage.offloaded == "nothing"
-    yield (plan.zero > 0) | (plan.dp * plan.cp == 1) | kept
-    yield f"zero {plan.zero} does not go with optimizer states on the host in {runtime.id}; nearest zero: 1"
+    """Optimizer states in the host's memory need ZeRO where several ranks hold the same weights; weights there need
+    ZeRO 2 or 3 on one rank too.
+    """
+    kept, weights = runtime.storage.offloaded == "nothing", runtime.storage.offloads_weights
+    yield (plan.zero > 0) | ((plan.dp * plan.cp == 1) & (not weights)) | kept
+    what, nearest = ("weights", 2) if weights else ("optimizer states", 1)
+    yield f"zero {plan.zero} does not go with {what} on the host in {runtime.id}; nearest zero: {nearest}"
 
 
 @restriction

@@ -155,10 +155,12 @@ class Runtime(Spec):
         """Optimizer states in the host's memory that the runtime has no way to keep there."""
         if self.storage.offloaded == "nothing":
             return
-        if self.storage.weights == "full":
-            yield Fault(
-                "storage.offloaded", f"must be nothing: {self.id} stores full weights, of which it is not priced"
-            )
+        if self.storage.offloads_weights != (self.storage.weights == "full"):
+            possible = "everything or nothing" if self.storage.weights == "full" else "other than everything"
+            what = f"must be {possible}: {self.id} stores {self.storage.weights} weights"
+            yield Fault("storage.offloaded", what)
+        elif self.storage.offloads_weights and self.plans.pipeline_parallel:
+            yield Fault("storage.offloaded", f"must be nothing: it is not priced of {self.id}, which has pipelines")
         elif not self.host.updated_parameters_per_s:
             what = f"needs host.updated_parameters_per_s, which is not known of {self.id}"
             yield Fault("storage.offloaded", what)

@@ -47,9 +47,11 @@ class Storage(Spec):
     operator over all that a rank owns (foreach, PyTorch's default), which takes one more moment meanwhile."""
     casts_moments: bool
     """Half weights: moments are narrow, and the update takes fp32 copies of them, all at once."""
-    offloaded: Literal["nothing", "states", "states_and_gradients"]
+    offloaded: Literal["nothing", "states", "states_and_gradients", "everything"]
     """Half weights: the optimizer's fp32 weights and moments stay in the host's memory, whose processors update them;
-    so do the gradients that ZeRO 2 and 3 divide, by way of one buffer of the largest weight on the device."""
+    so do the gradients that ZeRO 2 and 3 divide, by way of one buffer of the largest weight on the device.
+    Full weights: everything that a rank owns does; shards come to the device to be gathered, and gradients go back once
+    they are reduced."""
     quantised_weights: tuple[PrecisionName, ...]
     """Half weights: recipes under which a rank stores the weights of quantised products in quantised form alone, and
     gathers them so. Under others quantised copies stand beside 2-byte weights."""
@@ -64,6 +66,11 @@ class Storage(Spec):
     def offloads_states(self) -> bool:
         """Whether optimizer states are in the host's memory."""
         return self.offloaded != "nothing"
+
+    @property
+    def offloads_weights(self) -> bool:
+        """Whether weights and gradients are there too."""
+        return self.offloaded == "everything"
 
     @property
     def cast_moment_bytes(self) -> int:
