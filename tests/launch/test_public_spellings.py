@@ -75,8 +75,8 @@ def summary(question: LaunchQuestion) -> tuple[str, str]:
     ("text", "message"),
     [
         (
-            f"{LLAMA_FACTORY}finetuning_type: lora\n",
-            "line 6: what is trained: finetuning_type lora stage sft is not modelled",
+            f"{LLAMA_FACTORY}finetuning_type: freeze\n",
+            "line 6: what is trained: finetuning_type freeze stage sft is not modelled",
         ),
         (
             f"{LLAMA_FACTORY}finetuning_type: full\n".replace("stage: sft", "stage: rm"),

@@ -13,7 +13,7 @@ from meshwright.launch.forms import Fields
 from meshwright.layout.plan import USUAL, Plan
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.schedules.records import SCHEDULE_NAMES, usual_schedule
-from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.behaviours import beside_adapters, with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import ALL_LINEAR, Job
@@ -152,7 +152,8 @@ def question_of(
         size = FP32_BYTES if stored == "fp32" else HALF_BYTES
         runtime = with_behaviours(runtime, [f"weight_bytes={size}", f"moment_bytes={size}"])
     said = _degrees(fields, built, cluster)
-    inputs = Inputs(model=built, cluster=cluster, job=_job(fields | said, built, runtime), runtime=runtime)
+    job = _job(fields | said, built, runtime)
+    inputs = Inputs(model=built, cluster=cluster, job=job, runtime=beside_adapters(runtime, job))
     return _plan(said, inputs), inputs
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.imports.adapters import adapter_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.accelerate import with_engine
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
 from meshwright.launch.spelling import Settings
+
+_OF_ADAPTERS = ("adapter", "lora_r", "lora_alpha", "lora_target_linear", "lora_target_modules")
 
 
 def _axolotl(known: Settings, notes: list[str]) -> Settings:
@@ -39,8 +42,25 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
     return known | {"fsdp_version": 2, "fsdp_config.reshard_after_forward": reshards}
 
 
+def _adapted(known: Settings) -> Settings:
+    """The settings with adapters as this package names them. Raises `InvalidInput` where their rank or modules are left
+    out.
+
+    Source: axolotl@067b021c8b87 src/axolotl/loaders/adapter.py (find_all_linear_names, all but the head).
+    """
+    if known.get("adapter") != "lora":
+        return known
+    everywhere, modules = known.get("lora_target_linear"), known.get("lora_target_modules")
+    rank, named = known.get("lora_r"), "all" if everywhere else modules
+    if not rank or not named:
+        raise InvalidInput("adapter: lora needs lora_r, and lora_target_linear: true or lora_target_modules")
+    own = {key: value for key, value in known.items() if key not in _OF_ADAPTERS}
+    return own | adapter_settings(rank, named)
+
+
 def _translated(spelled: Spelled) -> Settings:
-    return with_engine(_axolotl(deepspeed_json(spelled.read) | spelled.known, spelled.notes))
+    known = deepspeed_json(spelled.read) | _adapted(spelled.known)
+    return with_engine(_axolotl(known, spelled.notes))
 
 
 DIALECT = Dialect(
