@@ -33,6 +33,8 @@ def test_a_job_takes_modules_as_they_are_written() -> None:
     assert job_of(1024, 8, lora_rank=8, lora_modules="v_proj, q_proj").lora_modules == ("v_proj", "q_proj")
     with pytest.raises(InvalidInput, match="'lm_head' is none of these"):
         job_of(1024, 8, lora_rank=8, lora_modules="q_proj,lm_head")
+    with pytest.raises(InvalidInput, match="adapters of q_proj need a rank: add --lora-rank 16"):
+        job_of(1024, 8, lora_modules="q_proj")
     with pytest.raises(InvalidSpec, match="lora_modules"):
         _job(lora_modules=("lm_head",))
 
@@ -66,3 +68,17 @@ def test_replicas_freeze_their_weights_in_two_bytes_by_themselves() -> None:
     assert inputs.residual_bytes == 2
     whole = read_inputs("llama-3.1-8b", "1x8:h100", _job(lora_rank=0), "pytorch-ddp")
     assert varied_inputs(whole, lora_rank=8) == inputs
+
+
+def test_a_model_without_a_named_layer_is_refused() -> None:
+    llama = read_model("llama-3.1-8b")
+    (kind,) = llama.layer_kinds
+    plain = llama.replace(layer_kinds=(kind.replace(feed_forward=kind.feed_forward.replace(gated=False)),))
+    with pytest.raises(InvalidSpec, match="has no gate_proj; use all-linear"):
+        read_inputs(plain, "1x8:h100", _job(lora_modules=("gate_proj",)), "accelerate")
+
+
+def test_a_question_that_loses_its_adapters_loses_their_modules() -> None:
+    inputs = read_inputs("llama-3.1-8b", "1x8:h100", _job(lora_modules=("q_proj",)), "accelerate")
+    assert varied_inputs(inputs, lora_rank=0).job.lora_modules == ("all-linear",)
+    assert varied_inputs(inputs, lora_rank=64).job.lora_modules == ("q_proj",)

@@ -88,11 +88,16 @@ def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
         yield Fault("job.lora_rank", f"{what}; add --with training_dtype=frozen")
     elif runtime.kernels.elementwise == "fused":
         yield Fault("job.lora_rank", "adapters are priced without torch.compile; use --with compiled=false")
+    if runtime.storage.offloads_states:
+        what = "adapters are not priced with states or weights in the host's memory"
+        yield Fault("job.lora_rank", f"{what}; leave out optimizer_states=offloaded")
     if job.precision != "bf16":
         yield Fault("job.lora_rank", f"adapters are priced beside bf16 weights, not {job.precision}; use bf16")
     if model.is_moe or any(_is_other(kind) for kind in model.layer_kinds):
         what = "adapters are priced for dense models with projections of queries, keys and values each"
         yield Fault("job.lora_rank", f"{what}, which {model.name} is not; leave it out")
+    elif not adapter_parameters(model, job):
+        yield Fault("job.lora_modules", f"{model.name} has no {job.modules_text}; use {ALL_LINEAR}")
 
 
 def _is_other(kind: LayerKind) -> bool:

@@ -143,13 +143,15 @@ def job_of(
     """A job from what a user writes: the batch in sequences or in tokens, counts with `k`, `M`, `B`, `T`.
 
     Raises `InvalidInput` when neither or both batches are given, or both an imbalance of experts and the capacity that
-    evens it out, or modules that have no adapters, `UnknownName` for a precision without a recipe.
+    evens it out, or modules that have no adapters or no rank, `UnknownName` for a precision without a recipe.
     """
     if expert_imbalance is not None and expert_capacity is not None:
         raise InvalidInput(
             f"an expert capacity of {expert_capacity:g} gives all ranks the same rows, so that an expert imbalance of "
             f"{expert_imbalance:g} would change nothing; give one of the two"
         )
+    if lora_modules not in (None, "", ALL_LINEAR) and not lora_rank:
+        raise InvalidInput(f"adapters of {lora_modules} need a rank: add --lora-rank 16, or leave out --lora-modules")
     if (global_batch is None) == (global_batch_tokens is None):
         batches = "neither is given" if global_batch is None else "both are given"
         raise InvalidInput(f"give either --global-batch in sequences or --global-batch-tokens; {batches}")

@@ -72,7 +72,7 @@ def _varied_job(job: Job, named: dict[str, Any]) -> Job:
     """The job with some fields as `job_of` takes them; a batch, or how experts share tokens, in place of the other."""
     kept = {name: getattr(job, name) for name in OF_JOB} | {
         "tokens": job.tokens and str(job.tokens),
-        "lora_modules": job.modules_text,
+        "lora_modules": job.modules_text if named.get("lora_rank", job.lora_rank) else None,
     }
     if "global_batch_tokens" in named:
         del kept["global_batch"]

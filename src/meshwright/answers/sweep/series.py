@@ -18,8 +18,8 @@ WORDS: dict[str, Callable[[Any], str]] = {
     "expert_imbalance": lambda ratio: f"imbalance {ratio:g}",
     "expert_capacity": lambda ratio: f"capacity {ratio:g}",
     "mtp_layers": lambda count: f"{count} prediction layers",
-    "lora_rank": lambda rank: f"LoRA rank {rank}" if rank else "all weights",
-    "lora_modules": lambda names: f"LoRA beside {names}",
+    "lora_rank": lambda rank: f"LoRA of rank {rank}" if rank else "all weights",
+    "lora_modules": lambda names: f"on {names}",
     "risk": lambda share: f"risk {share:.0%}",
 }
 """Of labels that do not speak for themselves."""

@@ -17,9 +17,9 @@ def stored_states(step: UnitStep) -> States:
     step: of every stage, shape (r,). Returns bytes, shape (r,). Source: the runtime's formats.
     """
     stored, storage = step.stored.all - step.stored_once, step.inputs.runtime.storage
-    if storage.offloads_weights:
-        stored = 0.0 * stored
     nothing, trained = 0.0 * stored, step.stored.adapters if step.inputs.freezes_weights else stored
+    if storage.offloads_weights:
+        return States(*(nothing for _ in States._fields))
     return States(
         parameters=storage.weight_bytes * trained + HALF_BYTES * (stored - trained),
         gradients=nothing,
