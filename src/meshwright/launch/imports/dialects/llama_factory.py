@@ -23,7 +23,8 @@ def _translated(spelled: Spelled) -> Settings:
         return deepspeed_json(spelled.read) | known
     if RANK in known:
         spelled.notes.append("no `deepspeed` file: the Trainer trains adapters in replicas, as DDP does")
-        return {_STAGE: 0, "runtime.id": "pytorch-ddp"} | known
+        replicas: Settings = {_STAGE: 0, "runtime.id": "pytorch-ddp"}
+        return replicas | known
     spelled.notes.append(
         "no `deepspeed` file: the Trainer keeps whole states on every rank, ZeRO 0; where accelerate's FSDP starts it, "
         "--set zero_optimization.stage=3"
@@ -37,7 +38,7 @@ def _adapted(known: Settings) -> Settings:
     Source: LLaMA-Factory 0.9.5 src/llamafactory/hparams/finetuning_args.py (lora_rank 8, lora_target all);
     model/adapter.py (_setup_lora_tuning).
     """
-    own = {key: value for key, value in known.items() if key not in _OF_ADAPTERS}
+    own: Settings = {key: value for key, value in known.items() if key not in _OF_ADAPTERS}
     if known.get("finetuning_type") != "lora":
         return own
     return own | adapter_settings(known.get("lora_rank", 8), known.get("lora_target", "all"))
