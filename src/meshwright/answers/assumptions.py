@@ -70,8 +70,13 @@ def _host_memory(inputs: Inputs) -> list[str]:
     if not inputs.runtime.storage.offloads_states:
         return []
     copies, updates = inputs.cluster.accelerator.kernels.host_copy_bandwidth, inputs.runtime.host
+    held = (
+        "weights, gradients and optimizer states"
+        if inputs.runtime.storage.offloads_weights
+        else ("optimizer states and fp32 gradients")
+    )
     return [
-        "optimizer states and fp32 gradients are in host memory, "
+        f"{held} are in host memory, "
         f"{format_gib(host_bytes(inputs))} on each node if ZeRO divides them over all ranks; each accelerator copies "
         f"at {format_bandwidth(copies)}, and each node updates "
         f"{format_count(updates.updated_parameters_per_s)} parameters per second"

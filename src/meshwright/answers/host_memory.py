@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.weights import parameter_count
 
 
 def host_bytes(inputs: Inputs) -> float:
-    """Bytes of optimizer states and fp32 gradients in the memory of each node, evenly divided; 0 where they are on the
-    device.
+    """Bytes of optimizer states, with the weights that they update, and gradients in the memory of each node, evenly
+    divided; 0 where they are on the device.
 
     >>> from meshwright.specs.examples import LLAMA
     >>> host_bytes(LLAMA)
     0.0
     """
-    whole = (inputs.optimizer_bytes + FP32_BYTES) * parameter_count(inputs.model)
+    whole = (inputs.optimizer_bytes + inputs.runtime.storage.weight_bytes) * parameter_count(inputs.model)
     return whole / inputs.cluster.num_nodes if inputs.runtime.storage.offloads_states else 0.0

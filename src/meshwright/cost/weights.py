@@ -16,6 +16,7 @@ from meshwright.cost.comms.data import (
     shard_messages,
 )
 from meshwright.cost.comms.exchange import Exchange
+from meshwright.cost.comms.host_copies import host_copies
 from meshwright.cost.comms.sharded import (
     NOTHING,
     Windows,
@@ -35,6 +36,7 @@ from meshwright.cost.memory.parameters import (
 from meshwright.cost.memory.stage_parameters import parted_embedding
 from meshwright.cost.unit import UnitTime, UnitTimes
 from meshwright.distinct import distinct_rows, gathered, spread
+from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
@@ -67,6 +69,10 @@ class _Piece(NamedTuple):
     def reduced(self, inputs: Inputs) -> Floats:
         """Those whose gradients are reduced: all, or those of adapters."""
         return self.adapters if inputs.freezes_weights else self.dense + self.experts
+
+    def owned(self, plans: Plans) -> FloatColumn:
+        """Those that a rank stores, shape (k,)."""
+        return column(self.dense / sharding_ranks(plans) + self.experts / expert_sharding_ranks(plans))
 
 
 def once_a_step(
@@ -102,7 +108,7 @@ def layer_by_layer(
 
     footprints: plans and their stages; units: seconds of the pieces of the model; chosen: rows of stages, shape
     (chosen,); packing: of the messages before they are spread over stages. Returns bytes and seconds. Source:
-    `sharded_exchanges`, `end_exchanges`.
+    `sharded_exchanges`, `end_exchanges`, `host_copies`.
     """
     inputs, plan, of_stage = footprints.inputs, footprints.stages.plan[chosen], footprints.pipelines.of_stage[chosen]
     rows, stages = footprints.plans.some(plan), footprints.pipelines.stages.some(of_stage)
@@ -130,11 +136,16 @@ def layer_by_layer(
         often, windows = times if name == "embedding" else of_ends, around.get(name, NOTHING)
         whole = parameters[like]
         reduced = whole * (not inputs.freezes_weights)
-        yield StageWeights(name, 1, end_exchanges(inputs, next(messages), whole, reduced, often, windows))
+        owned = _Piece(parameters).owned(plans)[like]
+        exchanges = end_exchanges(inputs, next(messages), whole, reduced, often, windows)
+        copies = host_copies(rows, inputs, owned, often, windows)
+        yield StageWeights(name, 1, (*exchanges, *copies))
     for index, (kind, layer) in enumerate(zip(inputs.model.layer_kinds, layers, strict=True)):
         counts = column(layer.dense + layer.experts)[like], column(layer.reduced(inputs))[like]
         exchanges = sharded_exchanges(inputs, next(messages), *counts, *passes[index], unsharded, times)
-        yield StageWeights(kind.name, stages.layers[:, index], exchanges)
+        (forward, backward), owned = passes[index], layer.owned(plans)[like]
+        copies = host_copies(rows, inputs, owned, times, Windows(forward, backward, backward), unsharded)
+        yield StageWeights(kind.name, stages.layers[:, index], (*exchanges, *copies))
 
 
 def _ends(plans: Plans, stages: Stages, inputs: Inputs) -> dict[str, FloatColumn]:

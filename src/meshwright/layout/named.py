@@ -108,7 +108,7 @@ def changed_fields(plan: Plan, **named: Any) -> dict[str, Any]:
 def usual_stage(inputs: Inputs, ranks: int) -> int:
     """ZeRO 1 where the runtime has it, else its last stage; 0 on a single rank that is not sharded."""
     plans = inputs.runtime.plans
-    if ranks < 2 and not plans.shards_one_rank:
+    if ranks < 2 and not inputs.runtime.shards_one_rank:
         return 0
     return 1 if 1 in plans.zero_stages else plans.zero_stages[-1]
 

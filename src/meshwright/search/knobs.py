@@ -147,7 +147,7 @@ def _recompute(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[
 def _sharding(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
     """The runtime's other ZeRO stages; sharding groups that end where a level of links does, or hold every rank."""
     ranks = plan.dp * plan.cp
-    if ranks == 1 and not inputs.runtime.plans.shards_one_rank:
+    if ranks == 1 and not inputs.runtime.shards_one_rank:
         return
     for stage in inputs.runtime.plans.zero_stages:
         if stage != plan.zero:

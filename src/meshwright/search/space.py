@@ -258,7 +258,7 @@ def _sharding(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
     if split.pp > 1 and inputs.runtime.storage.weights == "half":
         stages = tuple(stage for stage in stages if stage < 2)
     chosen = allowed("zero", stages, inputs)
-    if ranks == 1 and not inputs.runtime.plans.shards_one_rank:
+    if ranks == 1 and not inputs.runtime.shards_one_rank:
         return [(0, 1)] if chosen else []
     replicas = [1]
     if inputs.runtime.plans.hybrid_sharding:

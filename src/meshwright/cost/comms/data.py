@@ -8,7 +8,6 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers, larger, smaller, some, where
 from meshwright.cost.comms.exchange import Exchange, Message, communicator, joined, repeated, total_seconds
-from meshwright.cost.comms.host import host_copies
 from meshwright.cost.shard import vocabulary_rows
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plans import Layout
@@ -26,12 +25,10 @@ class ShardMessages(NamedTuple):
     """All-gather of the weights."""
     scatter: tuple[Message, ...]
     """Reduce-scatter of the gradients, and their all-reduce over replicas."""
-    added: tuple[Message, ...] = ()
-    """Where weights are in the host's memory: gradients of a further micro-batch, copied and added there."""
 
     def joined(self) -> ShardMessages:
         """One message each that takes as long."""
-        return ShardMessages(*(joined(each) if each else () for each in self))
+        return ShardMessages(gather=joined(self.gather), scatter=joined(self.scatter))
 
 
 class DataExchange(NamedTuple):
@@ -222,11 +219,7 @@ def _shard_messages(axis: str, plan: Layout, inputs: Inputs, parameters: Numbers
         shards.message("reduce_scatter", GRADIENTS, gradients),
         replicas.message("all_reduce", GRADIENTS, gradients / shards.group.ranks),
     )
-    gather = (shards.message("all_gather", WEIGHTS, weights),)
-    if not inputs.runtime.storage.offloads_weights:
-        return ShardMessages(gather, scatter)
-    to, back, added = host_copies(plan, inputs, f"{axis}_shard", 1.0 * parameters / shards.group.ranks)
-    return ShardMessages(gather=(to, *gather), scatter=(*scatter, back), added=(added,))
+    return ShardMessages(gather=(shards.message("all_gather", WEIGHTS, weights),), scatter=scatter)
 
 
 def _gradient_bytes(parameters: Numbers, inputs: Inputs) -> Floats:

@@ -15,6 +15,8 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 
+COPY = "copy"
+"""The operation of a message that stays on its rank or between it and its host: no link of the cluster carries it."""
 FEW = 8
 """One in so many rows, or fewer."""
 
@@ -26,7 +28,7 @@ class Message(NamedTuple):
     """A key of `AXES`: the ranks that take part."""
     operation: str
     """all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send; of a fused token exchange dispatch and
-    combine."""
+    combine; copy, between memories of one rank."""
     content: str
     """What it carries."""
     bytes: Numbers
@@ -57,6 +59,9 @@ class Exchange(NamedTuple):
     """Seconds of the first piece, which nothing can hide."""
     slack: Floats | None = None
     """Seconds by which the rank may end later than its window without being waited for."""
+    takes_compute: bool = True
+    """It runs on multiprocessors, which the compute beside it then lacks; copies of the host have engines of their own.
+    """
 
     @property
     def seconds(self) -> Floats:
@@ -65,7 +70,10 @@ class Exchange(NamedTuple):
 
     def exposed(self, inputs: Inputs) -> Floats:
         """Seconds that the step waits for it, all `times` times."""
-        exposed = exposed_time(self.seconds, self.window, self.share, self.unhidden, inputs)
+        if self.takes_compute:
+            exposed = exposed_time(self.seconds, self.window, self.share, self.unhidden, inputs)
+        else:
+            exposed = larger(self.seconds - self.share * self.window, 0.0)
         return _often(self.times, exposed if self.slack is None else larger(exposed - self.slack, 0.0))
 
 
@@ -134,7 +142,10 @@ def message_traffic(message: Message, plan: Layout, inputs: Inputs) -> Traffic:
     """
     if message.traffic is not None:
         return message.traffic
-    return operation_traffic(message.operation, message.bytes, axis_group(message.axis, plan, inputs))  # type: ignore[arg-type]
+    group = axis_group(message.axis, plan, inputs)
+    if message.operation == COPY:
+        return operation_traffic("send", 0.0, group)
+    return operation_traffic(message.operation, message.bytes, group)  # type: ignore[arg-type]
 
 
 def repeated(messages: Iterable[Message], times: Numbers) -> tuple[Message, ...]:

@@ -172,7 +172,7 @@ def sharded_exchanges(
     >>> [(each.phase, float(each.window)) for each in exchanges[:3]]
     [('forward', 0.01), ('backward', 0.02), ('backward', 0.02)]
     """
-    gather, scatter, added = messages
+    gather, scatter = messages
     share = inputs.runtime.overlap.data_parallel
     again = repeated(gather, where(times.backward > 0, 1 - unsharded, 0.0))
     alone = larger(times.backward - times.scatters, 0)
@@ -180,7 +180,6 @@ def sharded_exchanges(
         Exchange("dp", "forward", gather, times=times.forward, window=forward, share=share),
         Exchange("dp", "backward", again, times=alone, window=backward, share=share),
         Exchange("dp", "backward", (*again, *scatter), times=times.scatters, window=backward, share=share),
-        *_added(added, times),
         _copies(gather_copies_time(inputs, parameters, reduced, unsharded, times)),
     )
 
@@ -228,21 +227,15 @@ def end_exchanges(
     >>> [(each.phase, float(each.window)) for each in exchanges[:3]]
     [('forward', 0.01), ('backward', 0.0), ('backward', 0.02)]
     """
-    gather, scatter, added = messages
+    gather, scatter = messages
     share = inputs.runtime.overlap.data_parallel
     return (
         Exchange("dp", "forward", gather, times=times.forward, window=windows.forward, share=share),
         Exchange("dp", "backward", gather, times=times.backward, window=windows.backward, share=share),
         Exchange("dp", "backward", scatter, times=times.scatters, window=windows.scatter, share=share),
         Exchange("dp", "forward", gather, times=times.loss),
-        *_added(added, times),
         _copies(gather_copies_time(inputs, parameters, reduced, 0.0, times)),
     )
-
-
-def _added(messages: tuple[Message, ...], times: Gathers) -> tuple[Exchange, ...]:
-    """What the host adds up of micro-batches beyond the first, which nothing hides."""
-    return (Exchange("dp", "backward", messages, times=larger(times.scatters - 1, 0)),) if messages else ()
 
 
 def _copies(seconds: Floats) -> Exchange:

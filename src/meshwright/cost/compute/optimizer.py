@@ -11,6 +11,9 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
+UPDATED_BYTES = 28
+"""Read and written of a parameter by a fused Adam in fp32."""
+
 
 def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: Numbers = 0) -> Floats:
     """Seconds of the global norm, Adam and clearing the gradients, on the slowest rank.
@@ -21,7 +24,7 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     gathered of them written and the gradient buffer cleared once; of full weights, what operators of an update that is
     not fused read and write again. Where states are in the host's memory the device reads gradients for their norm and
     sends them there in fp32, the processors of the node update the parameters of all its ranks, and the weights come
-    back in 2 bytes, one after the other; where weights and gradients are there too, nothing but that update is left.
+    back in 2 bytes, one after the other; where weights are there too, those processors do all of it.
     parameters: on the rank, without routed experts; experts: those of routed experts; scalar or array (n,). Returns
     seconds. Source: traffic of a fused Adam (Apex FusedAdam); Megatron-LM, distrib_optimizer.py,
     _copy_model_grads_to_main_grads; TransformerEngine, pytorch/optimizers/fused_adam.py (fp8 moments: cast, searched
@@ -33,26 +36,21 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     >>> [round(float(optimizer_time(Plan(dp=8, zero=zero), LLAMA, 1e9)) * 1e3, 2) for zero in (0, 1)]
     [15.35, 3.33]
     """
-    if inputs.runtime.storage.offloads_weights:
-        return _update_on_host(plan, inputs, _owned(plan, parameters, experts))
     half, width = inputs.runtime.storage.weights == "half", inputs.runtime.storage.weight_bytes
     gradient = inputs.gradient_bytes if half else width
-    owned = _owned(plan, parameters, experts)
+    owned = parameters / where(plan.zero > 0, sharding_ranks(plan), 1)
+    owned = owned + experts / where(plan.zero > 0, expert_sharding_ranks(plan), 1)
     read = where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
     # An fp32 copy is written, read and written by the update, and read twice to be quantised.
     states = 2 * optimizer_bytes(plan, inputs) + 5 * inputs.runtime.storage.cast_moment_bytes
     updated = read + states + (inputs.gathered_bytes if half else _unfused_bytes(inputs))
+    if inputs.runtime.storage.offloads_weights:
+        return host_time(plan, inputs, owned, updated)
     bytes_moved = owned * (gradient if inputs.runtime.storage.offloads_states else updated)
     buffered = where(plan.zero > 1, owned, 1.0 * parameters + experts)
     cleared = gradient * buffered if half else 0.0
     on_device = elementwise_time(bytes_moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)
     return on_device + (_host_time(plan, inputs, owned) if inputs.runtime.storage.offloads_states else 0.0)
-
-
-def _owned(plan: Layout, parameters: Numbers, experts: Numbers) -> Floats:
-    """Parameters that a rank updates."""
-    owned = parameters / where(plan.zero > 0, sharding_ranks(plan), 1)
-    return owned + experts / where(plan.zero > 0, expert_sharding_ranks(plan), 1)
 
 
 def _unfused_bytes(inputs: Inputs) -> int:
@@ -66,10 +64,23 @@ def _unfused_bytes(inputs: Inputs) -> int:
 def _host_time(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:
     """Seconds of what a rank owns on its way to the host and back, and of the update of all that its node owns."""
     copied = (FP32_BYTES + HALF_BYTES) * owned / inputs.cluster.accelerator.kernels.host_copy_bandwidth
-    return 1.0 * copied + _update_on_host(plan, inputs, owned)
+    return 1.0 * copied + host_time(plan, inputs, owned, UPDATED_BYTES)
 
 
-def _update_on_host(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:
-    """Seconds of the host's processors for what all ranks of a node own."""
+def host_time(plan: Layout, inputs: Inputs, owned: Numbers, bytes_moved: Numbers) -> Floats:
+    """Seconds in which the processors of a node read and write so many bytes of every parameter that its ranks own.
+
+    n P b / (28 u): a fused Adam of fp32 moves 28 bytes a parameter, and the runtime's host u parameters a second, so
+    that it is bound by the node's memory.
+    plan: scalar or array (n,); owned: P, parameters of one rank; bytes_moved: b, of each; scalar or array (n,). Returns
+    seconds. Source: `updated_parameters_per_s` of the runtime; ATen/native/cpu/FusedAdamKernel.cpp of torch 2.13: a
+    gradient is read, a weight and two moments are read and written.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> rate = LLAMA.runtime.host.updated_parameters_per_s
+    >>> float(host_time(Plan(dp=8, zero=1), LLAMA, rate / 8, 28))
+    1.0
+    """
     ranks = smaller(plan.num_gpus, inputs.cluster.gpus_per_node)
-    return 1.0 * ranks * owned / inputs.runtime.host.updated_parameters_per_s
+    return ranks * owned * (bytes_moved / UPDATED_BYTES) / inputs.runtime.host.updated_parameters_per_s

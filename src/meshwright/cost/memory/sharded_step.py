@@ -36,10 +36,11 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
     """The forward pass of that micro-batch and its loss. step: as of `sharded_step`. Returns allocations in bytes."""
     line, saved = MemoryTimeline(len(step.plans), step.unused), step.in_flight
     line.allocate("temporaries", "message buffers", saved.messages)
+    kept = step.inputs.runtime.storage.kept_gradient_bytes
     line.allocate(
         "gradients",
         "shards of earlier micro-batches",
-        step.kept_bytes * (step.stored.trained(step.inputs) + step.reduced_twice) * step.several,
+        kept * (step.stored.trained(step.inputs) + step.reduced_twice) * step.several,
     )
     _gather_last_layer(line, step)
     line.allocate("parameters", "gathered until backward", step.until_backward)
@@ -50,7 +51,7 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
     line.free("two layers", "output of the layer")
     runtime = step.inputs.runtime
     if runtime.sharding.loss_within_forward and runtime.kernels.cross_entropy == "eager":
-        line.allocate("parameters", "last unit as it was sent", HALF_BYTES * _last_unit(step))
+        line.allocate("parameters", "last unit as it was sent", HALF_BYTES * step.last_unit)
         line.allocate("logits", "logits", saved.logits_forward)
         line.at(Moment.LOSS_FORWARD)
         line.free("last unit as it was sent")
@@ -64,12 +65,6 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
         line.at(Moment.HEAD_REDUCE_SCATTER)
     line.free("logits", "gradients of the head")
     return line
-
-
-def _last_unit(step: UnitStep) -> FloatColumn:
-    """Parameters of the unit that forward gathers last: the head, or a layer where the head is in the first one."""
-    apart = step.inputs.runtime.sharding.ends_apart and not step.inputs.model.tied_embeddings
-    return step.whole.head if apart else step.whole.layer
 
 
 def _gather_last_layer(line: MemoryTimeline, step: UnitStep) -> None:
@@ -144,12 +139,13 @@ def _middle_layers(line: MemoryTimeline, step: UnitStep) -> None:
 
 def _new_shards(step: UnitStep, reduced: FloatColumn) -> FloatColumn:
     """Bytes of gradients that appear as so many stored parameters are reduced: those of an only micro-batch, and what
-    replicas sum, which stays until the backward pass is done if other gradients last. A loss in pieces leaves none of
-    it, as each piece has a backward pass of its own.
+    replicas sum, which stays until the backward pass is done if other gradients last, or the host has them. A loss in
+    pieces leaves none of it, as each piece has a backward pass of its own.
     """
-    lasts_apart = step.several | (step.cast_bytes > 0)
+    kept = step.inputs.runtime.storage.kept_gradient_bytes
+    lasts_apart = step.several | (step.cast_bytes > 0) | (not kept)
     summed = step.inputs.gradient_bytes * ((step.plans.dp_replicate > 1) & lasts_apart)
-    new: FloatColumn = (1.0 * step.kept_bytes * ~step.several + summed) * reduced - summed * step.loss_unit[1]
+    new: FloatColumn = (1.0 * kept * ~step.several + summed) * reduced - summed * step.loss_unit[1]
     return new
 
 

@@ -11,12 +11,12 @@ def unfused_update(line: MemoryTimeline, step: UnitStep) -> None:
 
     It takes the root of every second moment that the rank owns before it divides by any. Gradients are those that the
     rank owns, twice where it keeps them so, and beside the buckets of DDP where they are copied into these. Nothing is
-    added where the update is fused.
+    added where the update is fused, or the host's.
     line: the step until then; step: of every stage, shape (r,). Source: torch 2.13 optim/adam.py, _multi_tensor_adam
     (`exp_avg_sq_sqrt = torch._foreach_sqrt(...)`).
     """
     storage = step.inputs.runtime.storage
-    if storage.fused_update:
+    if storage.fused_update or storage.offloads_weights:
         return
     sharded = step.plans.zero > 1
     copies = 1 + (~sharded & (storage.gradient_buckets == "copies"))

@@ -12,14 +12,13 @@ from meshwright.specs.precision import HALF_BYTES
 
 def stored_states(step: UnitStep) -> States:
     """Weights, 2-byte ones where they are frozen, and the two moments of Adam of those that are trained, of the
-    parameters that a rank stores; nothing where all of them are in the host's memory.
+    parameters that a rank stores; nothing where the host has them.
 
     step: of every stage, shape (r,). Returns bytes, shape (r,). Source: the runtime's formats.
     """
     stored, storage = step.stored.all - step.stored_once, step.inputs.runtime.storage
+    stored = stored * (not storage.offloads_weights)
     nothing, trained = 0.0 * stored, step.stored.adapters if step.inputs.freezes_weights else stored
-    if storage.offloads_weights:
-        return States(*(nothing for _ in States._fields))
     return States(
         parameters=storage.weight_bytes * trained + HALF_BYTES * (stored - trained),
         gradients=nothing,
@@ -32,7 +31,8 @@ def stored_states(step: UnitStep) -> States:
 
 def pooled_bytes(step: UnitStep) -> FloatColumn:
     """Not alive at the peak, yet kept for the streams of the exchanges alone: the ends and one layer as they were
-    gathered, the shard of the ends that was sent, and reduced gradients that do not last.
+    gathered, the shard of the ends that was sent, and reduced gradients that do not last; where these go to the host,
+    those of one unit.
 
     step: of every stage, shape (r,). Returns bytes, shape (r,). Source: torch.distributed.fsdp 2.13,
     _fully_shard/_fsdp_collectives.py L336-365, L611-635 and _fsdp_param_group.py L475-489.
@@ -45,7 +45,22 @@ def pooled_bytes(step: UnitStep) -> FloatColumn:
         ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
     exchanged = np.where(stored.all < whole.all, HALF_BYTES * (ends + whole.layer + of_shard), 0.0)
     lasting = step.several & ~step.deferred
-    return np.where(step.plans.zero > 1, exchanged + step.kept_bytes * stored.trained(step.inputs) * ~lasting, 0.0)
+    reduced = step.weight_bytes * stored.trained(step.inputs) * ~lasting
+    if step.inputs.runtime.storage.offloads_weights:
+        reduced = _copied_unit(step, np.maximum(of_shard, stored.layer))
+    return np.where(step.plans.zero > 1, exchanged + reduced, 0.0)
+
+
+def _copied_unit(step: UnitStep, shard: FloatColumn) -> FloatColumn:
+    """Bytes of what is reduced of the largest unit and cast for the host; of several ranks, which count the first among
+    what is exchanged, also the largest weight as it comes from the host. shard: parameters of that unit, counts, shape
+    (r,).
+    """
+    weight = np.maximum(step.stored.embedding, step.stored.head)
+    several = step.cast_bytes * shard + step.weight_bytes * weight
+    alone = (step.inputs.gradient_bytes + step.cast_bytes) * shard
+    copied: FloatColumn = np.where(step.stored.all < step.whole.all, several, alone)
+    return copied
 
 
 def reduced_unit(

@@ -144,11 +144,6 @@ class UnitStep:
         return self.inputs.runtime.storage.weight_bytes
 
     @property
-    def kept_bytes(self) -> int:
-        """Of a reduced gradient on the device; 0 where it goes to the host's memory."""
-        return self.weight_bytes * (not self.inputs.runtime.storage.offloads_weights)
-
-    @property
     def cast_bytes(self) -> int:
         """Of a reduced gradient that is cast to its weight's format; 0 where it was summed in that."""
         return self.weight_bytes * (self.inputs.gradient_bytes != self.weight_bytes)
@@ -274,14 +269,19 @@ class UnitStep:
 
     def prefetched(self, layers: int) -> FloatColumn:
         """ZeRO 3: bytes of the layer that works and of those of its chunk gathered ahead of it, beside one that stays
-        gathered; one rank alone puts together what it uses, and nothing ahead. And the shard of a layer from the host.
+        gathered; one rank alone puts together what it uses, and nothing ahead.
         """
         at_once = np.where(sharding_ranks(self.plans) > 1, layers, 1)
         resharded_layers = at_once - self.keeps_last_layer_gathered
         chunk = self.whole.largest_chunk(self.plans.vpp)
         size: FloatColumn = HALF_BYTES * np.minimum(resharded_layers * self.whole.layer, np.maximum(chunk, 0.0))
-        arrived = self.weight_bytes * self.stored.layer * self.inputs.runtime.storage.offloads_weights
-        return size * self.resharded + arrived
+        return size * self.resharded
+
+    @property
+    def last_unit(self) -> FloatColumn:
+        """Parameters of the unit that forward gathers last: the head, or a layer where the head is in the first one."""
+        apart = self.inputs.runtime.sharding.ends_apart and not self.inputs.model.tied_embeddings
+        return self.whole.head if apart else self.whole.layer
 
     @cached_property
     def tied_head(self) -> FloatColumn:

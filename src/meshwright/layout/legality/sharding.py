@@ -14,7 +14,7 @@ from meshwright.specs.runtime import Runtime
 @invariant
 def zero(plan: Layout, runtime: Runtime) -> Ruling:
     """The ZeRO stage is one that is priced for the runtime; 0 where one rank alone is not sharded."""
-    stages, always = runtime.plans.zero_stages, runtime.plans.shards_one_rank
+    stages, always = runtime.plans.zero_stages, runtime.shards_one_rank
     alone = (plan.zero == 0) & (plan.dp * plan.cp == 1)
     yield one_of(plan.zero, stages) | (alone & (not always))
     where = ", on one rank too" if always else ""
@@ -87,13 +87,17 @@ def narrow_moments(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
 
 @restriction
 def offloaded_states(plan: Layout, runtime: Runtime) -> Ruling:
-    """Optimizer states in the host's memory need ZeRO where several ranks hold the same weights; weights there need
-    ZeRO 2 or 3 on one rank too.
-    """
-    kept, weights = runtime.storage.offloaded == "nothing", runtime.storage.offloads_weights
-    yield (plan.zero > 0) | ((plan.dp * plan.cp == 1) & (not weights)) | kept
-    what, nearest = ("weights", 2) if weights else ("optimizer states", 1)
-    yield f"zero {plan.zero} does not go with {what} on the host in {runtime.id}; nearest zero: {nearest}"
+    """Optimizer states in the host's memory need ZeRO where several ranks hold the same weights."""
+    kept = runtime.storage.offloaded == "nothing"
+    yield (plan.zero > 0) | (plan.dp * plan.cp == 1) | kept
+    yield f"zero {plan.zero} does not go with optimizer states on the host in {runtime.id}; nearest zero: 1"
+
+
+@restriction
+def offloaded_weights(plan: Layout, runtime: Runtime) -> Ruling:
+    """Weights in the host's memory need pp 1."""
+    yield (plan.pp == 1) | (not runtime.storage.offloads_weights)
+    yield f"pp {plan.pp} is not priced with weights on the host in {runtime.id}; nearest pp: 1"
 
 
 @restriction

@@ -264,7 +264,7 @@ def _unit(
     phase: in which gradients are reduced, if not as usual; adapters: of the first parameters, those of adapters.
     """
     reducing = "pipeline" if plan.pp > 1 and inputs.runtime.sharding.defers_reduction else "backward"
-    gather, scatter, _ = shard_messages(plan, inputs, *parameters, adapters=adapters)
+    gather, scatter = shard_messages(plan, inputs, *parameters, adapters=adapters)
     scatter = scatter if adapters or not inputs.freezes_weights else ()
     phases = (("pipeline", times.ahead), ("forward", times.forward), ("backward", times.backward))
     counted = [(each, phase, count) for each in gather for phase, count in phases]

@@ -74,6 +74,11 @@ class Runtime(Spec):
         return self.elementwise_kernels[self.kernels.elementwise]
 
     @property
+    def shards_one_rank(self) -> bool:
+        """Whether its stages of ZeRO hold on a single rank too: always, or as only what is sharded can be offloaded."""
+        return self.plans.shards_one_rank or self.storage.offloads_weights
+
+    @property
     def entropy(self) -> CrossEntropy:
         """The cross-entropy in use."""
         return self.cross_entropies[self.kernels.cross_entropy]
@@ -153,17 +158,18 @@ class Runtime(Spec):
 
     def _states(self) -> Iterator[Fault]:
         """Optimizer states in the host's memory that the runtime has no way to keep there."""
-        if self.storage.offloaded == "nothing":
+        storage = self.storage
+        if storage.offloaded == "nothing":
             return
-        if self.storage.offloads_weights != (self.storage.weights == "full"):
-            possible = "everything or nothing" if self.storage.weights == "full" else "other than everything"
-            what = f"must be {possible}: {self.id} stores {self.storage.weights} weights"
+        if storage.offloads_weights != (storage.weights == "full"):
+            ways = "everything" if storage.weights == "full" else "states or states_and_gradients"
+            what = f"must be nothing, {ways}: {self.id} stores {storage.weights} weights"
             yield Fault("storage.offloaded", what)
-        elif self.storage.offloads_weights and self.plans.pipeline_parallel:
-            yield Fault("storage.offloaded", f"must be nothing: it is not priced of {self.id}, which has pipelines")
         elif not self.host.updated_parameters_per_s:
             what = f"needs host.updated_parameters_per_s, which is not known of {self.id}"
             yield Fault("storage.offloaded", what)
+        if storage.offloads_weights and storage.moment_block:
+            yield Fault("storage.moment_block", "must be 0 beside offloaded weights: 8-bit Adam works on the device")
 
     def _references(self) -> Iterator[Fault]:
         """Rules that stand twice."""

@@ -219,6 +219,8 @@ class Host(Spec):
     updated_parameters_per_s: NonNegative
     """Parameters that the processors of one node update in a second, where optimizer states are in its memory; 0: not
     known."""
+    unpinned_copy_slowdown: Annotated[float, Field(ge=1, le=100)] = 1.0
+    """How much longer a copy to or from memory of the host takes that is not pinned."""
 
 
 class DeviceMemory(Spec):

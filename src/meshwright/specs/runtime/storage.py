@@ -48,10 +48,9 @@ class Storage(Spec):
     casts_moments: bool
     """Half weights: moments are narrow, and the update takes fp32 copies of them, all at once."""
     offloaded: Literal["nothing", "states", "states_and_gradients", "everything"]
-    """Half weights: the optimizer's fp32 weights and moments stay in the host's memory, whose processors update them;
-    so do the gradients that ZeRO 2 and 3 divide, by way of one buffer of the largest weight on the device.
-    Full weights: everything that a rank owns does; shards come to the device to be gathered, and gradients go back once
-    they are reduced."""
+    """What stays in the host's memory, whose processors update it. Half weights: the optimizer's fp32 weights and
+    moments; with these the gradients that ZeRO 2 and 3 divide, by way of one buffer of the largest weight on the
+    device. Full weights: everything, of which shards are copied to the device to be gathered, and back once reduced."""
     quantised_weights: tuple[PrecisionName, ...]
     """Half weights: recipes under which a rank stores the weights of quantised products in quantised form alone, and
     gathers them so. Under others quantised copies stand beside 2-byte weights."""
@@ -69,8 +68,13 @@ class Storage(Spec):
 
     @property
     def offloads_weights(self) -> bool:
-        """Whether weights and gradients are there too."""
+        """Whether weights and reduced gradients are there too."""
         return self.offloaded == "everything"
+
+    @property
+    def kept_gradient_bytes(self) -> int:
+        """Full weights: of a reduced gradient that stays on the device: none where it goes to the host."""
+        return 0 if self.offloads_weights else self.weight_bytes
 
     @property
     def cast_moment_bytes(self) -> int:
