@@ -84,7 +84,7 @@ def summary(question: LaunchQuestion) -> tuple[str, str]:
         ),
         (f"{AXOLOTL}rl: dpo\n", "line 5: rl is of training by preferences or rewards"),
         (f"{AXOLOTL}diffusion: {{eps: 1e-3}}\n", "line 5: diffusion.eps is of models of diffusion"),
-        (f"{TRL}use_peft: true\n", "line 6: use_peft is of the training of adapters"),
+        (f"{TRL}use_peft: true\n", "dtype is left out, which is float32 in TRL: adapters are priced beside"),
         (f"{TRL}load_in_4bit: true\n", "line 6: load_in_4bit is of quantised weights"),
         (f"{TRL}beta: 0.1\n", "line 6: beta is of training by preferences"),
         (TRL, "plan.zero is not in the file, which has no key for it: --set plan.zero=..."),
@@ -328,9 +328,12 @@ def test_scripts_of_a_trainer_are_read(tmp_path: Path, engine: str, runtime: str
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"{SFT}--use-lora True", "line 3: --use_lora is of the training of adapters"),
+        (f"{SFT}--use-lora True", "--lora_r is left out, and adapters are trained"),
         (f"{SFT}--vision_tower clip", "line 3: --vision_tower is of models that see pictures"),
-        (SFT.replace("train.py", "dpo_train.py"), "starts dpo_train.py: adapters, rewards and preferences are not"),
+        (
+            SFT.replace("train.py", "dpo_train.py"),
+            "starts dpo_train.py: rewards, preferences and quantised weights are",
+        ),
         (f"{SFT}--fsdp 'full_shard offload'", "only full_shard and shard_grad_op, without offload, are modelled"),
         (f"{SFT}--deepspeed /etc/zero2.json", "line 3 names /etc/zero2.json, which is neither beside it nor at the"),
         (f"{SFT}--deepspeed elsewhere/zero2.json", "line 3 names elsewhere/zero2.json, which is neither beside"),
@@ -357,8 +360,8 @@ def test_a_script_of_accelerate_says_its_model_and_what_it_trains(tmp_path: Path
     question = read(tmp_path, "a.sh", text, **{"job.global_batch": "128"})
     assert summary(question) == ("accelerate", "tp1 pp1 dp16 zero3 mbs2 m4 recompute-full")
     assert (question.inputs.model.name, question.inputs.job.sequence_length) == ("llama-2-7b", 2048)
-    with pytest.raises(InvalidInput, match="--lora_r is of the training of adapters"):
-        read(tmp_path, "a.sh", f"{text} --lora_r 8")
+    with pytest.raises(InvalidInput, match="--lora_target_modules is left out, and adapters are trained"):
+        read(tmp_path, "a.sh", f"{text.replace('--use_lora False', '--use_lora')} --lora_r 8")
 
 
 MINDSPEED = f"""torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py {MODEL} --bf16 --seq-length 4096 \\

@@ -153,7 +153,7 @@ def test_a_recipe_of_nemo_is_read_with_its_classes(tmp_path: Path) -> None:
         (
             "a.yaml",
             "base_model: Qwen/Qwen3-8B\nmicro_batch_size: 1\nsequence_len: 4096\nbf16: auto\nadapter: lora\n",
-            "adapter: lora needs lora_r, and lora_target_linear: true or lora_target_modules",
+            "lora_r is left out, and adapters are trained: --set job.lora_rank=16",
         ),
         (
             "a.yaml",

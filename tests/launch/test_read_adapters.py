@@ -56,13 +56,19 @@ def test_axolotl_trains_adapters_of_named_layers_under_fsdp(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (AXOLOTL, "adapter: lora needs lora_r, and lora_target_linear: true or lora_target_modules"),
-        (AXOLOTL.replace("lora_r: 32\n", LINEAR), "adapter: lora needs lora_r"),
-        (AXOLOTL.replace("adapter: lora", "adapter: qlora") + LINEAR, "adapters of this kind, not modelled"),
+        (AXOLOTL, "lora_target_modules is left out, and adapters are trained"),
+        (AXOLOTL.replace("lora_r: 32\n", LINEAR), "lora_r is left out, and adapters are trained"),
+        (
+            AXOLOTL.replace("adapter: lora", "adapter: qlora") + LINEAR,
+            "adapter qlora: adapters are priced as accelerate",
+        ),
         (AXOLOTL + LINEAR + "load_in_4bit: true\n", "quantised weights, not modelled"),
         (AXOLOTL + LINEAR + "peft_use_dora: true\n", "DoRA"),
         (AXOLOTL + LINEAR + "lora_modules_to_save: [lm_head]\n", "modules that are trained whole beside adapters"),
-        (AXOLOTL + "lora_target_modules: [lm_head]\n", "must be one of all-linear, q_proj"),
+        (
+            AXOLOTL + "lora_target_modules: [lm_head]\n",
+            "lora_target_modules: adapters stand beside all-linear or q_proj",
+        ),
         (FACTORY + "quantization_bit: 4\n", "adapters beside quantised weights"),
         (FACTORY + "use_dora: true\n", "DoRA"),
         (FACTORY + "additional_target: embed_tokens\n", "modules that are trained whole beside adapters"),
@@ -92,8 +98,12 @@ def test_llama_factory_trains_adapters_by_its_defaults(
 
 
 def test_adapters_beside_deepspeed_name_the_runtimes_that_price_them(tmp_path: Path) -> None:
+    question = read(tmp_path, FACTORY, **{"zero_optimization.stage": "3"})
+    assert question.inputs.runtime.id == "accelerate"
+    assert any("ZeRO 3 beside adapters is not modelled for deepspeed" in note for note in question.notes)
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     with pytest.raises(InvalidInput, match="not priced under deepspeed; use accelerate or pytorch-ddp"):
-        read(tmp_path, FACTORY, **{"zero_optimization.stage": "3"})
+        read(tmp_path, FACTORY + "deepspeed: ds.json\n")
 
 
 def test_ranks_of_adapters_that_are_not_trained_change_nothing(tmp_path: Path) -> None:

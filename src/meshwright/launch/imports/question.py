@@ -12,6 +12,7 @@ from meshwright.errors import IllegalPlan, InvalidInput, InvalidSpec, UnknownNam
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields, read_value
+from meshwright.launch.imports.adapters import units_of_trainer, with_usual_modules
 from meshwright.launch.imports.answered import answered, batched
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set
 from meshwright.launch.imports.deepspeed_json import known_to_deepspeed
@@ -140,6 +141,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     fields, used = answered(_plain(understood.fields | named), given.answers, read, table, spelled)
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)
     model = read_model(given.model) if given.model else named_model(fields, table)
+    fields, unnamed = with_usual_modules(fields, model)
     usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, notes)
     settings = known | started | read.environment
     spelled |= started | read.environment
@@ -154,6 +156,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     wrong = faults_of(read, understood, table, named=bool(model or fields.get("model.name")))
     if not gaps and cluster is None:
         gaps.append(f"how many GPUs it starts: --cluster NODESxGPUS:{given.cluster}")
+    wrong += with_lines(unnamed, read, table)
     hidden = gaps or (wrong and (understood.hides_the_plan or len(wrong) > len(understood.wrong)))
     asked = None
     if cluster and not hidden:
@@ -174,7 +177,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
         notes.append(f"the file starts {machines}; asked about: {cluster.num_gpus} GPUs")
     if understood.fields.get("plan.recompute") is None:
         notes.append("recomputation stands in the training script; priced without: --recompute full says otherwise")
-    notes += left_out(plan, inputs, table, spelled)
+    notes += left_out(plan, inputs, table, spelled) + units_of_trainer(plan, inputs, spelled)
     return LaunchQuestion(
         path=path,
         given=given,
@@ -236,7 +239,8 @@ def named_model(fields: Fields, table: LaunchTable) -> Model | None:
 
 
 def _runtime_of(fields: Fields, table: LaunchTable, notes: list[str]) -> Runtime:
-    """The first runtime of the table that has the stage of ZeRO and the context parallelism of a file; else the first.
+    """The first runtime of the table that has the stage of ZeRO, the context parallelism and the adapters of a
+    file; else the first.
 
     The one that the file itself names goes before both; where there is one replica, any stage will do. notes: what
     another one is taken for is added.
@@ -244,13 +248,15 @@ def _runtime_of(fields: Fields, table: LaunchTable, notes: list[str]) -> Runtime
     if named := fields.get("runtime.id"):
         return read_runtime(str(named))
     runtimes = [read_runtime(name) for name in table.runtimes]
-    exchanged = (fields.get("plan.cp") or 1) > 1
+    exchanged, adapted = (fields.get("plan.cp") or 1) > 1, bool(fields.get("job.lora_rank"))
     alone = fields.get("plan.dp_shard") == fields.get("plan.dp_replicate") == 1
     for each in runtimes:
         shards = alone or fields.get("plan.zero") in (None, *each.plans.zero_stages)
-        if shards and (each.plans.context_exchanges or not exchanged):
+        adapts = each.plans.adapters or not adapted
+        if shards and adapts and (each.plans.context_exchanges or not exchanged):
             if each is not runtimes[0]:
                 what = f"ZeRO {fields.get('plan.zero')}" + (f" with cp {fields.get('plan.cp')}" if exchanged else "")
+                what += " beside adapters" if adapted else ""
                 notes.append(f"{what} is not modelled for {runtimes[0].id}; priced as {each.id} runs it")
             return each
     return runtimes[0]

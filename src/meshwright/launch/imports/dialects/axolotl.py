@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.adapters import adapter_settings
+from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.accelerate import with_engine
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
 from meshwright.launch.spelling import Settings
 
-_OF_ADAPTERS = ("adapter", "lora_r", "lora_alpha", "lora_target_linear", "lora_target_modules")
+_LORA = LoraOptions(
+    rank=("lora_r",), modules=("lora_target_modules",), dropout="lora_dropout", own=("lora_", "loraplus_", "peft_")
+)
+_KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
+
+
+def _adapted(known: Settings, notes: list[str]) -> Settings:
+    """The settings with the adapters that are trained; raises `InvalidInput` for others than LoRA.
+
+    Source: axolotl-ai-cloud/axolotl@067b021c8b87 src/axolotl/utils/schemas/config.py L1973-1995 (kernels of adapters
+    are on where no option says otherwise).
+    """
+    settings = dict(known)
+    adapter = settings.pop("adapter", None)
+    if adapter not in (None, False, "", "lora"):
+        raise InvalidInput(f"adapter {adapter}: {PRICED}, lora beside bf16 weights alone; others are not modelled")
+    if settings.get("lora_target_linear") is True:
+        settings["lora_target_modules"] = "all-linear"
+    settings = lora_settings(settings, _LORA, trained=bool(adapter))
+    if adapter and any(settings.get(name) is None for name in _KERNELS):
+        notes.append(
+            f"axolotl switches kernels of its own for adapters on unless {', '.join(_KERNELS)} are false; not priced"
+        )
+    return settings
 
 
 def _axolotl(known: Settings, notes: list[str]) -> Settings:
@@ -24,6 +47,7 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
     batch, micro_batch = known.get("batch_size"), known.get("micro_batch_size")
     if isinstance(batch, int) and isinstance(micro_batch, int) and micro_batch > 0:
         known = {"gradient_accumulation_steps": batch // micro_batch} | known
+    known = _adapted(known, notes)
     known = {key.replace("fsdp_config.fsdp_", "fsdp_config."): value for key, value in known.items()}
     if known.get("fsdp_config.offload_params") is False:
         del known["fsdp_config.offload_params"]
@@ -42,25 +66,8 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
     return known | {"fsdp_version": 2, "fsdp_config.reshard_after_forward": reshards}
 
 
-def _adapted(known: Settings) -> Settings:
-    """The settings with adapters as this package names them. Raises `InvalidInput` where their rank or modules are left
-    out.
-
-    Source: axolotl@067b021c8b87 src/axolotl/loaders/adapter.py (find_all_linear_names, all but the head).
-    """
-    if known.get("adapter") != "lora":
-        return known
-    everywhere, modules = known.get("lora_target_linear"), known.get("lora_target_modules")
-    rank, named = known.get("lora_r"), "all" if everywhere else modules
-    if not rank or not named:
-        raise InvalidInput("adapter: lora needs lora_r, and lora_target_linear: true or lora_target_modules")
-    own = {key: value for key, value in known.items() if key not in _OF_ADAPTERS}
-    return own | adapter_settings(rank, named)
-
-
 def _translated(spelled: Spelled) -> Settings:
-    known = deepspeed_json(spelled.read) | _adapted(spelled.known)
-    return with_engine(_axolotl(known, spelled.notes))
+    return with_engine(_axolotl(deepspeed_json(spelled.read) | spelled.known, spelled.notes))
 
 
 DIALECT = Dialect(

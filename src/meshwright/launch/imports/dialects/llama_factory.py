@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.launch.imports.adapters import RANK, adapter_settings
+from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
 from meshwright.launch.readers.settings import LaunchSettings
@@ -10,7 +10,13 @@ from meshwright.launch.spelling import Settings
 
 _OWN = {"stage", "finetuning_type", "cutoff_len", "template", "dataset_dir"}
 _STAGE = "zero_optimization.stage"
-_OF_ADAPTERS = ("lora_rank", "lora_target", "lora_alpha")
+_LORA = LoraOptions(
+    rank=("lora_rank",),
+    modules=("lora_target",),
+    dropout="lora_dropout",
+    own=("lora_", "loraplus_", "pissa_", "use_rslora", "use_dora", "create_new_adapter", "additional_target"),
+    usual={"lora_rank": 8, "lora_target": "all-linear"},
+)
 
 
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
@@ -20,11 +26,11 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
 def _translated(spelled: Spelled) -> Settings:
     known = _adapted(spelled.known)
     if {"deepspeed", "fsdp", _STAGE} & known.keys():
-        return deepspeed_json(spelled.read) | known
-    if RANK in known:
+        engine = deepspeed_json(spelled.read)
+        return (engine | {"runtime.id": "deepspeed"} if _STAGE in engine else engine) | known
+    if known.get("finetuning_type", "lora") == "lora":
         spelled.notes.append("no `deepspeed` file: the Trainer trains adapters in replicas, as DDP does")
-        replicas: Settings = {_STAGE: 0, "runtime.id": "pytorch-ddp"}
-        return replicas | known
+        return {_STAGE: 0, "runtime.id": "pytorch-ddp"} | known
     spelled.notes.append(
         "no `deepspeed` file: the Trainer keeps whole states on every rank, ZeRO 0; where accelerate's FSDP starts it, "
         "--set zero_optimization.stage=3"
@@ -33,15 +39,11 @@ def _translated(spelled: Spelled) -> Settings:
 
 
 def _adapted(known: Settings) -> Settings:
-    """The settings with adapters as this package names them; those of adapters without them where none are trained.
-
-    Source: LLaMA-Factory 0.9.5 src/llamafactory/hparams/finetuning_args.py (lora_rank 8, lora_target all);
-    model/adapter.py (_setup_lora_tuning).
-    """
-    own: Settings = {key: value for key, value in known.items() if key not in _OF_ADAPTERS}
-    if known.get("finetuning_type") != "lora":
-        return own
-    return own | adapter_settings(known.get("lora_rank", 8), known.get("lora_target", "all"))
+    """The settings with the adapters that are trained, which they are unless a file says otherwise."""
+    settings = {"finetuning_type": "lora"} | known
+    if settings.get("lora_target") == "all":
+        settings["lora_target"] = "all-linear"
+    return lora_settings(settings, _LORA, trained=settings["finetuning_type"] == "lora")
 
 
 DIALECT = Dialect(

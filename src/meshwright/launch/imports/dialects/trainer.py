@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled
 from meshwright.launch.readers.settings import LaunchSettings
@@ -12,8 +13,18 @@ from meshwright.launch.spelling import Settings
 
 _OFF = ("false", "none", "null", "", '""', "''")
 _OF_ADAM = re.compile(r"adam(w)?(_(torch|hf)(_fused)?)?")
-_OTHERS = re.compile(r"(^|[_.])(dpo|ppo|grpo|kto|orpo|rloo|rlhf|rm|reward\w*|lora|qlora|mlm|glue|classif\w*)([_.]|$)")
+_OTHERS = re.compile(r"(^|[_.])(dpo|ppo|grpo|kto|orpo|rloo|rlhf|rm|reward\w*|qlora|mlm|glue|classif\w*)([_.]|$)")
 """Programs that take the same arguments and train something else, or a part of it."""
+_OF_LORA = re.compile(r"(^|[_.])lora([_.]|$)")
+_LORA = LoraOptions(
+    rank=("--lora_r", "--lora_rank"),
+    modules=("--lora_target_modules", "--lora_target"),
+    dropout="--lora_dropout",
+    own=("--lora_", "--use_dora"),
+)
+_DTYPES, _HALF = ("--dtype", "--torch_dtype"), ("bfloat16", "auto")
+_SWITCHES = ("--use_peft", "--use_lora", "--lora_enable")
+"""Options of programs that train adapters where they are on: of TRL, of Qwen and LMFlow, of LLaVA."""
 
 
 def _translated(spelled: Spelled) -> Settings:
@@ -39,19 +50,37 @@ def _translated(spelled: Spelled) -> Settings:
 def plain_arguments(read: LaunchSettings, known: Settings) -> Settings:
     """The arguments with underscores, without an optimizer that is Adam, and with switches that are off as false.
 
-    Raises `InvalidInput` for programs that train adapters or from preferences.
+    Raises `InvalidInput` for programs that train from preferences or beside quantised weights, and for adapters whose
+    rank or modules only the program knows.
     """
     name = read.program.rpartition("/")[2]
     if _OTHERS.search(name):
-        raise InvalidInput(f"{read.path!r} starts {name}: adapters, rewards and preferences are not modelled")
+        raise InvalidInput(f"{read.path!r} starts {name}: rewards, preferences and quantised weights are not modelled")
     settings = {f"--{key[2:].replace('-', '_')}" if key.startswith("--") else key: each for key, each in known.items()}
     if _OF_ADAM.fullmatch(str(settings.get("--optim", ""))):
         del settings["--optim"]
     if settings.get("--gradient_checkpointing") == "1":
         settings["--gradient_checkpointing"] = True
-    return {
+    settings = {
         key: False if key.startswith("--") and str(each).lower() in _OFF else each for key, each in settings.items()
     }
+    return _adapted(settings, name)
+
+
+def _adapted(settings: Settings, program: str) -> Settings:
+    """The arguments with the adapters that are trained: where an option says so, or without one the program's name or
+    a rank. Raises `InvalidInput` for biases that are trained beside them, and for frozen weights in fp32.
+    """
+    said = [str(settings[name]).lower() in ("true", "1") for name in _SWITCHES if name in settings]
+    trained = any(said) if said else bool(_OF_LORA.search(program) or any(settings.get(name) for name in _LORA.rank))
+    settings = lora_settings(settings, _LORA, trained=trained)
+    if trained and settings.get("--lora_bias"):
+        raise InvalidInput(
+            f"--lora_bias {settings['--lora_bias']}: biases that are trained beside adapters are not priced"
+        )
+    if trained and (dtype := next((settings[name] for name in _DTYPES if settings.get(name)), "bfloat16")) not in _HALF:
+        raise InvalidInput(f"--dtype {dtype}: adapters are priced beside weights in bf16")
+    return settings
 
 
 def _stage(fsdp: str, notes: list[str]) -> int:

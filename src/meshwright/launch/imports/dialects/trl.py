@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from meshwright.errors import InvalidInput
+from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.dialects import llama_factory
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, has
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
+_LORA = LoraOptions(
+    rank=("lora_r",),
+    modules=("lora_target_modules",),
+    dropout="lora_dropout",
+    own=("lora_", "use_rslora", "use_dora"),
+    usual={"lora_r": 16, "lora_dropout": 0.05},
+    left_to_peft=True,
+)
+_HALF = ("bfloat16", "auto")
+
+
+def _require_half(known: Settings) -> None:
+    """Raises `InvalidInput` where frozen weights are not in bf16."""
+    dtype = known.get("dtype", known.get("torch_dtype", "float32"))
+    if str(dtype) not in _HALF:
+        said = next((name for name in ("dtype", "torch_dtype") if name in known), "")
+        what = f"{said} {dtype}" if said else "dtype is left out, which is float32 in TRL"
+        raise InvalidInput(f"{what}: adapters are priced beside weights in bf16, which dtype: bfloat16 says")
+
 
 def _translated(known: Settings, notes: list[str]) -> Settings:
-    """The settings without switches that are off."""
+    """The settings with the adapters that are trained, and without switches that are off."""
+    trained = known.get("use_peft") is True
+    known = lora_settings(known, _LORA, trained=trained)
+    if trained:
+        _require_half(known)
     if not {"bf16", "fp16"} & known.keys():
         notes.append("neither bf16 nor fp16 stands in it: priced in bf16")
     return {key: value for key, value in known.items() if value is not False or key == "gradient_checkpointing"}
