@@ -38,9 +38,11 @@ def explain(
     from meshwright.answers.progress import stoppable_progress
     from meshwright.answers.trace import write_trace
     from meshwright.cost.step import estimate_each
+    from meshwright.launch.imports.patch import as_changed
     from meshwright.layout.legality import require_legal
 
     inputs, plan, variation, launch, note = one_plan(context, asked)
+    told = as_changed(launch, plan, inputs) if launch else None
     if not variation:
         require_legal(plan, inputs, launch_file_faults(launch))
     with stoppable_progress(what=NEAREST) as progress:
@@ -49,13 +51,13 @@ def explain(
     if traced:
         write_trace(traced, estimate, inputs)
 
-    before = *launch_file_screen(launch), *note_lines(note)
+    before = *launch_file_screen(told), *note_lines(note)
 
     def whole() -> Any:
         change = launch_patch(launch, estimate, near, variation)
         if as_json:
             explained: Any = explain_document(estimate, inputs, near, variation)
-            return explained | launch_file_entry(launch) | launch_patch_entry(change)
+            return explained | launch_file_entry(told) | launch_patch_entry(change)
         beside = before, launch_patch_section(launch, change)
         if more or cite:
             return on_one_screen([explain_screen(estimate, inputs, near, variation)], *beside)
@@ -65,7 +67,7 @@ def explain(
         near = cheap_search(inputs, progress)
         document = progress.at_once(whole)
     if document is None and as_json:
-        document = explain_document(estimate, inputs, variation=variation, complete=False) | launch_file_entry(launch)
+        document = explain_document(estimate, inputs, variation=variation, complete=False) | launch_file_entry(told)
     elif document is None:
         document = *before, *explain_stopped(estimate, inputs)
     if cite:
@@ -82,8 +84,10 @@ def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False
     from meshwright.answers.check_table import check_document, check_of, check_screen
     from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
     from meshwright.answers.progress import stoppable_progress
+    from meshwright.launch.imports.patch import as_changed
 
     inputs, plan, variation, launch, note = one_plan(context, asked)
+    launch = as_changed(launch, plan, inputs) if launch else None
     checked = check_of(plan, inputs, launch.rules if launch else ())
     with stoppable_progress(what=NEAREST) as progress:
         answer: Any = (

@@ -198,6 +198,8 @@ def from_launch_file(
     named = {name: options[name] for name in _given(context, options)}
     question = read_question(launch, subject.model, subject.cluster, named.pop("runtime", None), named)
     changed = {name: value for name, value in named.items() if ANSWERS.get(name) not in question.answered}
+    if "seq_len" in changed and question.positions_follow_length:
+        changed["model"] = question.inputs.model.replace(learned_positions=changed["seq_len"])
     return question, _varied(question.inputs, question.plan, changed)._replace(launch=question)
 
 

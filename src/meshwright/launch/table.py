@@ -177,6 +177,19 @@ class LaunchTable(Spec):
         cases = [case for choice in self.choices for case in choice.cases]
         return own | {key for case in cases for key in (*case.settings, *case.also)}
 
+    @property
+    def copies(self) -> set[str]:
+        """Settings that are written as copies of fields which others tell, as positions are of a sequence's length."""
+        beside = [pair for choice in self.choices for case in choice.cases for pair in case.also.items()]
+        return {key for key, value in beside if isinstance(value, str) and value.strip("{}") in self.rows}
+
+    def recipe_targets(self, key: str, value: Value | None) -> tuple[str, ...]:
+        """Fields of a recipe that say a setting, some with a value of their own: those that the table names, else the
+        one of `model` that is called as the setting.
+        """
+        own = f"model.{key.removeprefix('--').replace('-', '_')}"
+        return self.recipe.get(f"{key} {value}") or self.recipe.get(key, (own,))
+
 
 def launch_tables() -> list[str]:
     """Names of the tables."""

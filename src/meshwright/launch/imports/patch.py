@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from meshwright.errors import InvalidInput, MeshwrightError
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import differences, fields_of
 from meshwright.launch.framework import Value
+from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.imports.edits import Edit, edit_of
 from meshwright.launch.imports.file_rules import file_rules
 from meshwright.launch.imports.question import LaunchQuestion, question_of_file
@@ -39,14 +41,8 @@ def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
 
     Raises `InvalidInput` where the framework has no settings for the plan.
     """
-    before, after = _as_written(question), _spelled(question, plan, inputs)
-    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    keys += [key for key in _implied(question) if key in after and key not in keys]
-    given = question.settings.by_key()
-    changed = {key: after.get(key) for key in keys if key in after or key in given}
-    changed |= dict.fromkeys(_miscounted(question, plan, after))
-    changed |= dict.fromkeys(key for key in _spelled_otherwise(question, keys) if key not in after)
-    if before == after:
+    changed, given = _changed(question, plan, inputs), question.settings.by_key()
+    if not changed:
         return Patch({}, "")
     if any(key.startswith(OF_THE_SCRIPT) for key in changed):
         return Patch(changed, "")
@@ -58,6 +54,36 @@ def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
         if text and _is_plan(question, text, plan, inputs):
             return Patch({key: changed[key] for key in tried}, _diff(question, text))
     return Patch(changed, "", tuple(_newly_broken(question, changed, plan, inputs)))
+
+
+def as_changed(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> LaunchQuestion:
+    """The launch file with the rules as it keeps or breaks them where its settings tell another plan and question.
+
+    What copies one of them stays as the file has it, and all does where the framework has no settings for the plan.
+    """
+    if plan == question.plan and inputs == question.inputs:
+        return question
+    try:
+        changed = _changed(question, plan, inputs)
+        told = {key: value for key, value in changed.items() if key not in question.table.copies}
+        rules = _rules_with(question, told, plan, inputs)
+    except InvalidInput:
+        return question
+    others = [rule for rule in question.rules if rule.name not in {each.name for each in rules}]
+    return replace(question, rules=(*rules, *others))
+
+
+def _changed(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> dict[str, Value | None]:
+    """What of the file changes for a plan and its question, as the framework spells it; None: it is left out."""
+    before, after = _as_written(question), _spelled(question, plan, inputs)
+    if before == after:
+        return {}
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    keys += [key for key in _implied(question) if key in after and key not in keys]
+    given = question.settings.by_key()
+    changed = {key: after.get(key) for key in keys if key in after or key in given}
+    changed |= dict.fromkeys(_miscounted(question, plan, after))
+    return changed | dict.fromkeys(key for key in _spelled_otherwise(question, keys) if key not in after)
 
 
 def _spelled(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Settings:
@@ -107,11 +133,27 @@ def _newly_broken(
 ) -> Iterator[str]:
     """What the framework would refuse of the file with other settings, and takes as it is."""
     broken = {rule.name for rule in question.rules if not rule.kept}
-    settings = {key: value for key, value in (question.spelled | changed).items() if value is not None}
-    rules = file_rules(
-        question.dialect.name, question.settings, settings, facts_of(plan, inputs), question.given.values
-    )
+    rules = _rules_with(question, changed, plan, inputs)
     return (rule.reason for rule in rules if not rule.kept and rule.name not in broken)
+
+
+def _rules_with(
+    question: LaunchQuestion, changed: dict[str, Value | None], plan: Plan, inputs: Inputs
+) -> tuple[FileRule, ...]:
+    """The rules about the settings of the file with those that change."""
+    overlaid = question.spelled | _in_its_words(question, changed)
+    settings = {key: value for key, value in overlaid.items() if value is not None}
+    return file_rules(question.dialect.name, question.settings, settings, facts_of(plan, inputs), question.given.values)
+
+
+def _in_its_words(question: LaunchQuestion, changed: dict[str, Value | None]) -> dict[str, Value | None]:
+    """Settings as the file has them: in a recipe, as its fields."""
+    if not question.table.recipe:
+        return changed
+    targets = [
+        (target, value) for key, value in changed.items() for target in question.table.recipe_targets(key, value)
+    ]
+    return {target: value for target, value in targets if " = " not in target}
 
 
 def _spelled_otherwise(question: LaunchQuestion, keys: list[str]) -> list[str]:

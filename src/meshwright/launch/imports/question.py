@@ -86,6 +86,15 @@ class LaunchQuestion:
     plan: Plan
     inputs: Inputs
 
+    @property
+    def positions_follow_length(self) -> bool:
+        """Whether the model has as many learned positions as a sequence has tokens because the file leaves them to the
+        framework, which makes them so.
+        """
+        said = {"--max-position-embeddings", *self.table.recipe_targets("--max-position-embeddings", None)}
+        ours = self.understood.fields.get("model.learned_positions") == self.inputs.model.learned_positions
+        return bool(self.inputs.model.learned_positions) and ours and not said & self.spelled.keys()
+
 
 @checked
 def read_launch(

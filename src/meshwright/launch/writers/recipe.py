@@ -151,9 +151,7 @@ def _assigned(launch: Launch) -> Iterator[tuple[str, str]]:
         if not key.startswith("--") or value is False:
             continue
         prefixed = key in YARN and "--multi-latent-attention" not in launch.settings
-        own = f"model.{'yarn_' if prefixed else ''}{key.removeprefix('--').replace('-', '_')}"
-        targets = launch.table.recipe.get(f"{key} {value}") or launch.table.recipe.get(key, (own,))
-        for target in targets:
+        for target in launch.table.recipe_targets(f"--yarn-{key.removeprefix('--')}" if prefixed else key, value):
             name, _, expression = target.partition(" = ")
             yield name, expression or _python(key, value)
 
