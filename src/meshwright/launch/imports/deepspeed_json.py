@@ -20,27 +20,35 @@ CONFIGURATIONS = (
 
 
 def deepspeed_json(read: LaunchSettings) -> Settings:
-    """The settings of the DeepSpeed file that is named: written by the script itself, beside it, or where its name says
-    from the root of the repository that it lies in.
+    """The settings of the DeepSpeed file that is named, without those that a Trainer fills in.
+
+    Raises `InvalidInput` as `deepspeed_file` does.
+    """
+    file = deepspeed_file(read)
+    settings = file.settings if file else ()
+    return {each.key: each.value for each in settings if each.value is not None and each.value != "auto"}
+
+
+def deepspeed_file(read: LaunchSettings) -> LaunchSettings | None:
+    """The DeepSpeed file that is named: written by the script itself, beside it, or where its name says from the root
+    of the repository that it lies in; None where it is not there.
 
     Raises `InvalidInput` with the line where that file is malformed.
     """
     named = [each.value for each in read.settings if each.key in CONFIGURATIONS]
     name = next((value for value in named if isinstance(value, str)), "")
     if not name:
-        return {}
+        return None
     text = read.documents.get(name)
     try:
         beside = named_file(Path(read.path), name) if text is None else None
         text = text_of(beside) if beside else text
-        tree = read_tree(name, text, "json") if text else None
+        return read_tree(name, text, "json") if text else None
     except Unreadable as error:
         where = f"line {line_of(text or '', error.origin)}: {error.what}"
         raise InvalidInput(f"{read.path!r} names DeepSpeed's {name!r}, which is malformed, {where}") from None
     except OSError:  # no name that a file may have
-        return {}
-    settings = tree.settings if tree else ()
-    return {each.key: each.value for each in settings if each.value is not None and each.value != "auto"}
+        return None
 
 
 def known_to_deepspeed(understood: Understood, read: LaunchSettings) -> Understood:

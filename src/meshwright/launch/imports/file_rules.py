@@ -7,25 +7,47 @@ from collections.abc import Collection, Iterator
 
 from meshwright.launch.facts import Facts
 from meshwright.launch.imports.conditions import Said
+from meshwright.launch.imports.deepspeed_json import deepspeed_file
 from meshwright.launch.imports.demands import FileRule, demanded
+from meshwright.launch.imports.misspelt import misspelt_rules
 from meshwright.launch.imports.options import option_rules
 from meshwright.launch.readers.limits import line_of, named_lines
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.readers.shell.expansion import UNKNOWN
-from meshwright.launch.spelling import Settings
+from meshwright.launch.spelling import Settings, understand
+from meshwright.launch.table import launch_table
+
+_DEEPSPEED = "deepspeed"
 
 
 def file_rules(
     name: str, read: LaunchSettings, known: Settings, facts: Facts, given: Collection[str] = ()
 ) -> tuple[FileRule, ...]:
-    """Every rule about the settings of a file, kept or broken.
+    """Every rule about the settings of a file, and of the DeepSpeed file that it names, kept or broken.
 
     name: of its dialect; known: its settings as they are spelled, with variables of the environment; facts: of
     the plan and its question, none where they are not known; given: settings that are said beside the file.
     """
     said = _said(read, known)
     rules = [*option_rules(name, read, said, given), *demanded(name, said, facts)]
-    return tuple(with_line(rule, read) for rule in rules)
+    return (*(with_line(rule, read) for rule in rules), *_rules_of_deepspeed(read, known, facts))
+
+
+def _rules_of_deepspeed(read: LaunchSettings, changed: Settings, facts: Facts) -> Iterator[FileRule]:
+    """The rules about the DeepSpeed file that another one names, each with that name; changed: values that go before
+    those in it.
+    """
+    file = deepspeed_file(read)
+    if file is None:
+        return
+    said = {each.key: changed.get(each.key, each.value) for each in file.settings if each.value is not None}
+    table = launch_table(_DEEPSPEED)
+    rules = [*demanded(_DEEPSPEED, _said(file, said), facts)]
+    rules += misspelt_rules(_DEEPSPEED, understand(said, table).unknown, said, table)
+    for rule in rules:
+        told = with_line(rule, file)
+        reason = f"{file.path}, {told.reason}" if told.reason else ""
+        yield told._replace(name=f"{_DEEPSPEED}_{rule.name}", reason=reason)
 
 
 def broken_lines(rules: Collection[FileRule]) -> Iterator[str]:

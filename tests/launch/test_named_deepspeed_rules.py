@@ -1,0 +1,76 @@
+"""A DeepSpeed file that a script or a configuration names is held to DeepSpeed's own rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands import asked
+from launch_examples import DEEPSPEED_SCRIPT
+from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+
+TRAINER = """torchrun --nnodes 2 --nproc_per_node=8 train.py --model_name_or_path ~/models/llama-2-7b --bf16 True \\
+  --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --model_max_length 2048 \\
+  --gradient_checkpointing True --deepspeed ds.json
+"""
+ACCELERATE = """distributed_type: DEEPSPEED
+deepspeed_config:
+  deepspeed_config_file: ds.json
+"""
+LLAMA_FACTORY = """model_name_or_path: meta-llama/Llama-3.1-8B
+per_device_train_batch_size: 2
+stage: sft
+finetuning_type: full
+bf16: true
+deepspeed: ds.json
+"""
+SAID = {"job.sequence_length": "4096", "plan.micro_batch": "1", "plan.num_microbatches": "4"}
+FORMATS = '{\n"zero_optimization": {"stage": 3},\n"bf16": {"enabled": true},\n"fp16": {"enabled": true}}'
+MISSPELT = '{\n"zero_optimization": {"stage": 3,\n"overlap_com": true}, "bf16": {"enabled": true}}'
+FILLED_IN = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}'
+FORMS = [("a.sh", TRAINER), ("a.yaml", ACCELERATE), ("b.yaml", LLAMA_FACTORY)]
+
+
+def read(folder: Path, name: str, text: str, engine: str) -> LaunchQuestion:
+    (folder / "ds.json").write_text(engine)
+    (folder / name).write_text(text)
+    values = SAID if name == "a.yaml" else {}
+    return question_of_file(folder / name, Given(cluster="2x8:h100", model="llama-2-7b", values=values))
+
+
+def broken(question: LaunchQuestion) -> dict[str, str]:
+    return {rule.name: rule.reason for rule in question.rules if not rule.kept}
+
+
+@pytest.mark.parametrize(("name", "text"), FORMS)
+def test_the_rules_of_deepspeed_hold_for_a_file_that_another_names(tmp_path: Path, name: str, text: str) -> None:
+    told = broken(read(tmp_path, name, text, FORMATS))
+    assert set(told) == {"deepspeed_one_half_format"}
+    assert told["deepspeed_one_half_format"].startswith("ds.json, lines 3, 4: bf16.enabled True, fp16.enabled True: ")
+    told = broken(read(tmp_path, name, text, MISSPELT))
+    assert set(told) == {"deepspeed_known_keys"}
+    assert "ds.json, line 3: zero_optimization.overlap_com (nearest: zero_opt" in told["deepspeed_known_keys"]
+    question = read(tmp_path, name, text, FILLED_IN)
+    assert not broken(question)
+    assert {"deepspeed_one_half_format", "deepspeed_known_keys"} <= {rule.name for rule in question.rules}
+
+
+def test_a_json_that_the_script_writes_itself_is_held_to_them_too(tmp_path: Path) -> None:
+    assert '"zero_optimization"' in DEEPSPEED_SCRIPT
+    text = DEEPSPEED_SCRIPT.replace(
+        '"zero_optimization"', '"bf16": {"enabled": true}, "fp16": {"enabled": true}, "zero_optimization"'
+    )
+    path = tmp_path / "ds.sh"
+    path.write_text(text)
+    assert "deepspeed_one_half_format" in broken(question_of_file(path, Given(cluster="2x8:h100")))
+
+
+def test_check_refuses_such_a_file(tmp_path: Path) -> None:
+    read(tmp_path, "a.sh", TRAINER, FORMATS)
+    answer = asked("check", "--from", str(tmp_path / "a.sh"), "--cluster", "2x8:h100", "--json")
+    assert answer.code == 2
+    assert [each["name"] for each in json.loads(answer.out)["rules"] if not each["kept"]] == [
+        "deepspeed_one_half_format"
+    ]
