@@ -32,6 +32,7 @@ def launch_file_entry(question: LaunchQuestion | None) -> dict[str, Any]:
         "absent_scripts": sorted(set(question.settings.absent.values())),
         "undecided_lines": sorted(question.settings.undecided),
         "notes": list(question.notes),
+        "warnings": launch_file_warnings(question),
         "broken": [{"rule": fault.where, "reason": fault.what} for fault in launch_file_faults(question)],
     }
     return {"launch_file": entry}
@@ -40,6 +41,11 @@ def launch_file_entry(question: LaunchQuestion | None) -> dict[str, Any]:
 def launch_file_faults(question: LaunchQuestion | None) -> list[Fault]:
     """The rules about its settings that a file breaks; nothing without a file."""
     return [Fault(rule.name, rule.reason) for rule in question.rules if not rule.kept] if question else []
+
+
+def launch_file_warnings(question: LaunchQuestion) -> list[str]:
+    """What its framework needs that the file leaves to the environment, without which it refuses the file."""
+    return [rule.warning for rule in question.rules if rule.warning]
 
 
 def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
@@ -62,8 +68,10 @@ def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
     head = Lines((f"Launch file: **{read.path}**", f"{table.framework} ({table.release}): {_counts(question)}"))
     broken = tuple(fault.what for fault in launch_file_faults(question))
     refused = (Heading(f"{table.framework} refuses this file", 3), Bullets(broken)) if broken else ()
+    warnings = tuple(launch_file_warnings(question))
+    needed = (Heading(f"{table.framework} refuses this file unless", 3), Bullets(warnings)) if warnings else ()
     differing = (Heading("Where the file and the prediction differ", 3), Bullets(tuple(items))) if items else ()
-    return head, *refused, *differing
+    return head, *refused, *needed, *differing
 
 
 def _counts(question: LaunchQuestion) -> str:

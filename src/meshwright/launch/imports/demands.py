@@ -61,6 +61,8 @@ class FileRule(NamedTuple):
     """Settings that break it."""
     reason: str = ""
     """What is wrong, with the nearest change; empty where it is kept."""
+    warning: str = ""
+    """What it needs of the environment that the file itself does not set; empty where it needs nothing."""
 
 
 @cache
@@ -81,19 +83,33 @@ def demanded(name: str, said: Said, facts: Facts) -> Iterator[FileRule]:
     said = Said(said.settings, said.open, said.whole, demands.defaults)
     for demand in demands.demands:
         source = demand.source if re.match(r"\w+/", demand.source) else f"{demands.source} {demand.source}"
-        broken = _broken(demand, said, facts)
+        looks = _looks(demand, said, facts)
+        broken = _broken(demand, said) if looks else []
         keys = dict.fromkeys(key for each in (*demand.when, *broken) for key in keys_of(each)) if broken else {}
         named = tuple(key for key in keys if said.has(key))
         reason = _reason(demand, broken, named, said) if broken else ""
-        yield FileRule(name=demand.name, kept=not broken, source=source, keys=named, reason=reason)
+        warning = _warning(demand, said) if looks and not broken else ""
+        yield FileRule(demand.name, kept=not broken, source=source, keys=named, reason=reason, warning=warning)
 
 
-def _broken(demand: Demand, said: Said, facts: Facts) -> list[str]:
+def _broken(demand: Demand, said: Said) -> list[str]:
     """The conditions that a demand makes and that do not hold."""
-    asked = all(name in facts and holds(name, facts) for name in demand.facts)
-    if not asked or not all(fulfilled(condition, said) for condition in demand.when):
-        return []
     return [condition for condition in demand.needs if fulfilled(condition, said) is False]
+
+
+def _looks(demand: Demand, said: Said, facts: Facts) -> bool:
+    asked = all(name in facts and holds(name, facts) for name in demand.facts)
+    return asked and all(fulfilled(condition, said) for condition in demand.when)
+
+
+def _warning(demand: Demand, said: Said) -> str:
+    """What a demand needs of variables of the environment that nothing in the file sets; empty where it needs none."""
+    named = {key for each in demand.needs for key in keys_of(each) if key.isupper()}
+    unset: Settings = dict.fromkeys(named - said.settings.keys() - said.open, "")
+    empty = Said(unset | said.settings, said.open, said.whole, said.defaults)
+    if not unset or all(fulfilled(each, empty) is not False for each in demand.needs):
+        return ""
+    return f"{demand.nearest} comes from the environment, which this file does not set: {demand.why}"
 
 
 def _reason(demand: Demand, broken: list[str], named: tuple[str, ...], said: Said) -> str:

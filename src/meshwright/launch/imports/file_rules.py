@@ -30,6 +30,8 @@ def file_rules(
     """
     said = _said(read, known)
     rules = [*option_rules(name, read, said, given), *demanded(name, said, facts)]
+    if read.form != "shell" or read.absent or not said.whole:
+        rules = [rule._replace(warning="") for rule in rules]
     return (*(with_line(rule, read) for rule in rules), *_rules_of_deepspeed(read, known, facts))
 
 
