@@ -121,14 +121,20 @@ def _by_hand(question: LaunchQuestion, change: LaunchPatch) -> Iterator[str]:
         yield f"Change these by hand, in {name}:"
     own = {each.key for each in question.settings.settings if each.line}
     for key, value in patch.settings.items():
-        words = f"- leave out {key}" if value is None else f"- set {key}{'' if value is True else f' {value}'}"
+        table = question.table
+        out = value is None
+        words = (
+            [f"leave out {table.key_in_file(key)}"]
+            if out
+            else [f"set {each}" for each in table.assignments(key, value)]
+        )
         if key not in constants:
-            yield words
+            yield from (f"- {each}" for each in words)
             continue
         constant = constants[key]
         written = fields[question.table.script[constant]] if value is None else value
         beside = f"set {constant} = {written!r} in {SCRIPT}"
-        yield f"{words}, and {beside}" if key in own else f"- {beside}"
+        yield f"- {words[0]}, and {beside}" if key in own else f"- {beside}"
     yield from (f"- {each}" for each in patch.besides)
 
 

@@ -190,6 +190,18 @@ class LaunchTable(Spec):
         own = f"model.{key.removeprefix('--').replace('-', '_')}"
         return self.recipe.get(f"{key} {value}") or self.recipe.get(key, (own,))
 
+    def assignments(self, key: str, value: Value) -> list[str]:
+        """The lines of a recipe that say a flag; the flag itself where the framework has no recipes, or another key."""
+        if not self.recipe or not key.startswith("--"):
+            return [key if value is True else f"{key} {value}"]
+        targets = self.recipe_targets(key, value)
+        return [target if " = " in target else f"{target} = {value!r}" for target in targets]
+
+    def key_in_file(self, key: str) -> str:
+        """A flag as people write it: the first field of a recipe that says it, where the framework has recipes."""
+        targets = self.recipe_targets(key, None) if self.recipe and key.startswith("--") else ()
+        return targets[0].partition(" = ")[0] if targets else key
+
 
 def launch_tables() -> list[str]:
     """Names of the tables."""

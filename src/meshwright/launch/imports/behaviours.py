@@ -66,13 +66,21 @@ def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings)
         if not each.asks(facts):
             continue
         missing = [
-            key if value is True else f"{key}={filled(value, facts)}"
+            line
             for key, value in each.values(facts).items()
             if table.recipe.get(key) != () and _differs(each, key, facts, settings)
+            for line in _lines(key, filled(value, facts), table)
         ]
         if missing:
             notes.append(f"priced as if {' and '.join(missing)} stood in it: {each.why.format_map(facts)}")
     return notes
+
+
+def _lines(key: str, value: Value, table: LaunchTable) -> list[str]:
+    """What a file would say: lines of a recipe, a flag, or a key with its value."""
+    if table.recipe and key.startswith("--"):
+        return table.assignments(key, value)
+    return [key if value is True else f"{key}={value}"]
 
 
 def _differs(setting: Setting, key: str, facts: Facts, settings: Settings) -> bool:

@@ -99,7 +99,8 @@ def _absent(read: LaunchSettings, table: LaunchTable, name: str, open_keys: set[
         where = ", nor in one that it names" if read.form == "shell" else place_of(key, read, table)
     else:
         where = ", which has no key for it" if key == name else place_of(key, read, table)
-    return f"{key} is not in the file{where}: --set {key if _settable(key) else name}=..."
+    said = table.key_in_file(key)
+    return f"{said} is not in the file{where}: --set {said if _settable(said) else name}=..."
 
 
 def _named_engine(read: LaunchSettings) -> FileSetting | None:
