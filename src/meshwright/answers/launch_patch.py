@@ -122,12 +122,9 @@ def _by_hand(question: LaunchQuestion, change: LaunchPatch) -> Iterator[str]:
     own = {each.key for each in question.settings.settings if each.line}
     for key, value in patch.settings.items():
         table = question.table
-        out = value is None
-        words = (
-            [f"leave out {table.key_in_file(key)}"]
-            if out
-            else [f"set {each}" for each in table.assignments(key, value)]
-        )
+        words = [f"leave out {table.key_in_file(key)}"]
+        if value is not None:
+            words = [f"set {each}" for each in table.assignments(key, value)]
         if key not in constants:
             yield from (f"- {each}" for each in words)
             continue

@@ -30,7 +30,8 @@ def _translated(spelled: Spelled) -> Settings:
         return (engine | {"runtime.id": "deepspeed"} if _STAGE in engine else engine) | known
     if known.get("finetuning_type", "lora") == "lora":
         spelled.notes.append("no `deepspeed` file: the Trainer trains adapters in replicas, as DDP does")
-        return {_STAGE: 0, "runtime.id": "pytorch-ddp"} | known
+        replicas: Settings = {_STAGE: 0, "runtime.id": "pytorch-ddp"}
+        return replicas | known
     spelled.notes.append(
         "no `deepspeed` file: the Trainer keeps whole states on every rank, ZeRO 0; where accelerate's FSDP starts it, "
         "--set zero_optimization.stage=3"
