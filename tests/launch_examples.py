@@ -179,7 +179,8 @@ envs: {{TP: 2}}
 run: |
   NP=$(($SKYPILOT_NUM_GPUS_PER_NODE * $SKYPILOT_NUM_NODES))
   torchrun --nnodes $SKYPILOT_NUM_NODES --nproc_per_node 8 pretrain_gpt.py {MODEL} {BATCH} \\
-    --tensor-model-parallel-size $TP --enable-zero-bubble --pipeline-model-parallel-size 2
+    --tensor-model-parallel-size $TP --enable-zero-bubble --pipeline-model-parallel-size 2 \\
+    --untie-embeddings-and-output-weights
 """
 FILES = {
     "slurm.sh": SLURM,

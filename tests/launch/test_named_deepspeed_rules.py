@@ -9,6 +9,7 @@ import pytest
 
 from commands import asked
 from launch_examples import DEEPSPEED_SCRIPT
+from meshwright.launch.imports.demands import demands_of
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 
 TRAINER = """torchrun --nnodes 2 --nproc_per_node=8 train.py --model_name_or_path ~/models/llama-2-7b --bf16 True \\
@@ -47,7 +48,7 @@ def broken(question: LaunchQuestion) -> dict[str, str]:
 @pytest.mark.parametrize(("name", "text"), FORMS)
 def test_the_rules_of_deepspeed_hold_for_a_file_that_another_names(tmp_path: Path, name: str, text: str) -> None:
     told = broken(read(tmp_path, name, text, FORMATS))
-    assert set(told) == {"deepspeed_one_half_format"}
+    assert set(told) - {"bf16_agrees"} == {"deepspeed_one_half_format"}
     assert told["deepspeed_one_half_format"].startswith("ds.json, lines 3, 4: bf16.enabled True, fp16.enabled True: ")
     told = broken(read(tmp_path, name, text, MISSPELT))
     assert set(told) == {"deepspeed_known_keys"}
@@ -72,5 +73,34 @@ def test_check_refuses_such_a_file(tmp_path: Path) -> None:
     answer = asked("check", "--from", str(tmp_path / "a.sh"), "--cluster", "2x8:h100", "--json")
     assert answer.code == 2
     assert [each["name"] for each in json.loads(answer.out)["rules"] if not each["kept"]] == [
-        "deepspeed_one_half_format"
+        "bf16_agrees",
+        "deepspeed_one_half_format",
     ]
+
+
+DISAGREEING = [
+    ("micro_batches_agree", {"train_micro_batch_size_per_gpu": 1}, "--per_device_train_batch_size 1"),
+    ("accumulation_agrees", {"gradient_accumulation_steps": 8}, "--gradient_accumulation_steps 8"),
+    ("clipping_agrees", {"gradient_clipping": 0.5}, "--max_grad_norm 0.5"),
+    ("learning_rates_agree", {"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}, "--learning_rate 0.0001"),
+    ("bf16_agrees", {"bf16": {"enabled": False}}, "auto for both formats there"),
+    ("fp16_agrees", {"bf16": {"enabled": True}}, "auto for both formats there"),
+]
+
+
+@pytest.mark.parametrize(("rule", "engine", "nearest"), DISAGREEING)
+def test_a_trainer_takes_no_other_values_than_its_deepspeed_file_says(
+    tmp_path: Path, rule: str, engine: dict[str, object], nearest: str
+) -> None:
+    said = f"{TRAINER.strip()} --max_grad_norm 1.0 --learning_rate 2e-5\n"
+    said = said.replace("--bf16", "--fp16") if rule == "fp16_agrees" else said
+    told = broken(read(tmp_path, "a.sh", said, json.dumps({"zero_optimization": {"stage": 3}} | engine)))
+    assert set(told) == {rule}
+    assert nearest in told[rule]
+    assert told[rule].startswith("line ")
+
+
+def test_every_demand_of_a_trainer_has_an_example() -> None:
+    demands = demands_of("trainer")
+    assert demands is not None
+    assert [each.name for each in demands.demands] == [rule for rule, *_ in DISAGREEING]

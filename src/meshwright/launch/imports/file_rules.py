@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from meshwright.launch.facts import Facts
 from meshwright.launch.imports.conditions import Said
-from meshwright.launch.imports.deepspeed_json import deepspeed_file
+from meshwright.launch.imports.deepspeed_json import deepspeed_file, deepspeed_json
 from meshwright.launch.imports.demands import FileRule, demanded
 from meshwright.launch.imports.misspelt import misspelt_rules
 from meshwright.launch.imports.options import option_rules
@@ -28,7 +28,7 @@ def file_rules(
     name: of its dialect; known: its settings as they are spelled, with variables of the environment; facts: of
     the plan and its question, none where they are not known; given: settings that are said beside the file.
     """
-    said = _said(read, known)
+    said = _said(read, deepspeed_json(read) | known)
     rules = [*option_rules(name, read, said, given), *demanded(name, said, facts)]
     if read.form != "shell" or read.absent or not said.whole:
         rules = [rule._replace(warning="") for rule in rules]
