@@ -33,14 +33,18 @@ class Budgets:
 
 
 def budgets(estimate: Estimate, inputs: Inputs) -> Budgets:
-    """The memory of a priced plan beside what it would be without its splits."""
-    plan = estimate.plan
-    alone = inputs.replace(cluster=with_gpus(inputs.cluster, 1))
+    """The memory of a priced plan beside what it would be without its splits; layouts that gather no weights have them
+    on the device.
+    """
+    plan, whole = estimate.plan, inputs
+    if inputs.runtime.storage.offloads_weights:
+        whole = inputs.replace(runtime=inputs.runtime.replace(offloaded="nothing"))
+    alone = whole.replace(cluster=with_gpus(inputs.cluster, 1))
     return Budgets(
         one=one_plan(replicated(alone, plan.micro_batch), alone),
-        replicated=one_plan(replicated(inputs, plan.micro_batch), inputs),
+        replicated=one_plan(replicated(whole, plan.micro_batch), whole),
         chosen=estimate,
-        without_zero=one_plan(replace(plan, zero=0, dp_replicate=1), inputs) if _divides(plan) else None,
+        without_zero=one_plan(replace(plan, zero=0, dp_replicate=1), whole) if _divides(plan) else None,
         without_recompute=one_plan(replace(plan, recompute=Recompute.NONE, recompute_layers=0), inputs)
         if plan.recompute
         else None,

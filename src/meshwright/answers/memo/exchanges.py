@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from meshwright.answers.links import link_of
 from meshwright.cost.comms.collectives import operation_time
-from meshwright.cost.comms.data import WEIGHTS, earlier_reductions
+from meshwright.cost.comms.data import GRADIENTS, WEIGHTS, earlier_reductions
+from meshwright.cost.comms.exchange import COPY
 from meshwright.cost.comms.group import Group, axis_group
 from meshwright.cost.comms.sharded import gathers_weights
 from meshwright.cost.estimate import Estimate
@@ -19,6 +20,7 @@ from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 
+HOST = "host"
 NAMES = {
     "tp": "tensor parallel",
     "cp": "context parallel",
@@ -27,8 +29,9 @@ NAMES = {
     "dp": "data parallel",
     "edp": "experts' data parallel",
     "embedding": "shared embedding",
+    HOST: "host memory",
 }
-"""Axes in words; the embedding is summed over the stages that share it."""
+"""Axes in words; the embedding is summed over the stages that share it, and each rank has its host's memory."""
 PASSES = ("tp", "cp", "ep")
 """Axes that exchange in the passes of every micro-batch."""
 
@@ -133,17 +136,42 @@ def _between_stages(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> I
 
 
 def _weights(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[ExchangeLine]:
-    """Lines for gradients and weights between replicas, of the stage that waits longest, and for embeddings that two
-    stages share.
+    """Lines for gradients and weights between replicas, of the stage that waits longest, for embeddings that two stages
+    share, and for weights in the host's memory.
     """
-    tied = [row for row in rows if row.axis == "embedding"]
-    between = [row for row in rows if row.part == "dp" and row.axis != "embedding"]
+    tied, of_host = [row for row in rows if row.axis == "embedding"], [row for row in rows if _is_of_host(row)]
+    between = [row for row in rows if row.part == "dp" and row.axis != "embedding" and not _is_of_host(row)]
     for axis, of in (("dp", ""), ("edp", "experts' ")):
         some = [row for row in between if row.axis.startswith("edp") == (axis == "edp")]
         if any(row.sent_bytes * row.times for row in some):
             yield from _shared(axis, of, some, plan, inputs)
     if tied:
         yield _line("embedding", "all-reduce of its gradient", tied, plan, inputs, _sent(tied), 1)
+    if of_host:
+        yield _to_and_from_host(of_host, inputs)
+
+
+def _is_of_host(row: MessageRow) -> bool:
+    """Whether it goes between a rank and the memory of its host, or is added up there."""
+    return row.operation == COPY and row.content in (WEIGHTS, GRADIENTS)
+
+
+def _to_and_from_host(rows: Sequence[MessageRow], inputs: Inputs) -> ExchangeLine:
+    """The line of copies of weights to the device and of gradients to the host, with what adds these up there."""
+    times = sum(row.times for row in rows if row.bytes)
+    return ExchangeLine(
+        axis=HOST,
+        what="copies of weights to the device and of gradients back, layer by layer",
+        ranks=1,
+        domains=1,
+        link=HOST,
+        sent_bytes=sum(row.bytes * row.times for row in rows) / times,
+        times=times,
+        seconds=sum(row.seconds for row in rows),
+        exposed_s=sum(row.exposed_s for row in rows),
+        bandwidth=inputs.cluster.accelerator.kernels.host_copy_bandwidth,
+        by_layer=True,
+    )
 
 
 def _shared(axis: str, of: str, rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[ExchangeLine]:

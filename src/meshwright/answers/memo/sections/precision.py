@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import log2
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Paragraph, Table
+from meshwright.answers.memo.exchanges import HOST
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import listed, plural, times
 from meshwright.cost.memory.optimizer_states import optimizer_bytes
@@ -110,7 +111,7 @@ def _saves(memo: Memo) -> str:
             f"Products in {half} run on the matrix units; products in fp32 run on the vector units. The dense peak of "
             f"the matrix units is {ratio} as high. "
         )
-    sent = sum(each.sent_bytes * each.times for each in memo.exchanges if each.axis != "dp")
+    sent = sum(each.sent_bytes * each.times for each in memo.exchanges if each.axis not in ("dp", HOST))
     traffic = f", and a rank would send twice the {format_bytes(sent)} of one step's passes" if sent else ""
     return (
         f"{faster}In fp32 the {format_gib(activations)} of activations on the fullest rank would be "
