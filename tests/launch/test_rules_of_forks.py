@@ -203,3 +203,12 @@ def test_the_file_that_the_script_writes_is_held_to_the_rules_of_deepspeed(tmp_p
     broken, _ = read(tmp_path, DEEPSPEED.replace('"bf16"', '"fp16": {"enabled": true}, "bf16"'))
     assert [*broken] == ["deepspeed_one_half_format"]
     assert broken["deepspeed_one_half_format"].reason.startswith("ds.json, line 2: ")
+
+
+@pytest.mark.parametrize("heads", ["31e999", "3" * 400, "31.5"])
+def test_a_value_that_counts_nothing_has_no_nearest_number(tmp_path: Path, heads: str) -> None:
+    (tmp_path / "run.sh").write_text(ZERO_BUBBLE.replace("--num-attention-heads 32", f"--num-attention-heads {heads}"))
+    answer = asked("check", "--from", str(tmp_path / "run.sh"), "--cluster", "2x8:h100")
+    assert answer.code == 2
+    assert "--num-attention-heads" in answer.out + answer.err
+    assert "Traceback" not in answer.err

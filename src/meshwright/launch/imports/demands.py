@@ -13,6 +13,7 @@ from meshwright.launch.facts import Facts, holds
 from meshwright.launch.framework import Value
 from meshwright.launch.imports.conditions import Said, fulfilled, keys_of
 from meshwright.launch.imports.nearest import nearest_word
+from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.spelling import Settings
 from meshwright.specs.base import Spec
 
@@ -82,7 +83,7 @@ def demanded(name: str, said: Said, facts: Facts) -> Iterator[FileRule]:
         return
     said = Said(said.settings, said.open, said.whole, demands.defaults)
     for demand in demands.demands:
-        source = demand.source if re.match(r"\w+/", demand.source) else f"{demands.source} {demand.source}"
+        source = demand.source if re.match(r"[\w-]+/", demand.source) else f"{demands.source} {demand.source}"
         looks = _looks(demand, said, facts)
         broken = _broken(demand, said) if looks else []
         keys = dict.fromkeys(key for each in (*demand.when, *broken) for key in keys_of(each)) if broken else {}
@@ -137,8 +138,12 @@ def _nearest(demand: Demand, broken: list[str], said: Said) -> str:
 
 
 def _solved(demand: Demand, said: Said) -> int | None:
-    """The whole number nearest to the value of a setting with which a demand is kept; of two, the lower one."""
-    start = int(float(str(said.value(demand.solve))))
+    """The whole number nearest to the value of a setting with which a demand is kept; of two, the lower one. None where
+    none is near, or the value is no number of a usual size.
+    """
+    start = whole_number(said.value(demand.solve))
+    if start is None:
+        return None
 
     def kept(number: int) -> bool:
         settings: Settings = said.settings | {demand.solve: number}
