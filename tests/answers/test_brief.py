@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from commands import asked
+from meshwright.search.remedies import remedies
 
 QUESTIONS = (
     ("plan", "llama-3.1-8b", "1x8:h100"),
@@ -57,6 +59,13 @@ def test_so_is_that_of_a_changed_plan_file(tmp_path: Path) -> None:
     answer = asked("explain", str(saved), "--tp", "8", "--precision", "fp8")
     assert "Against the saved plan" in answer.out
     assert_one_screen(answer.out)
+
+
+def test_what_would_be_safe_is_searched_once_whatever_the_length() -> None:
+    with mock.patch("meshwright.answers.rescue.remedies", side_effect=remedies) as searched:
+        text = asked("explain", "llama-3.1-8b", "1x1:h100", "--global-batch", "16").out
+    assert "No plan for this question is safe" in text
+    assert searched.call_count == 1
 
 
 def assert_one_screen(text: str) -> None:

@@ -266,7 +266,7 @@ def test_a_plan_that_is_not_safe_is_told_what_would_be(degrees: dict[str, int]) 
     estimate = estimate_each([plan_of(inputs, **degrees)], inputs)[0]
     result, near = sensitivity(estimate, inputs), find(inputs)
     ways = alternatives_entry(estimate, inputs, near).get("what_would_fit", [])
-    text = told(knobs_section(estimate, result, near))
+    text = told(knobs_section(estimate, result, rescue(estimate, result, near)))
     assert bool(ways) == (estimate.verdict != Verdict.SAFE)
     assert {each["verdict"] for each in ways} <= {"safe"}
     safe = [each for each in result.changes if each.estimate.verdict == Verdict.SAFE]

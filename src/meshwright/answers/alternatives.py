@@ -7,7 +7,7 @@ from typing import Any
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
 from meshwright.answers.plan_table import ranking_table
 from meshwright.answers.records import priced_plan
-from meshwright.answers.rescue import rescue, rescue_entry, rescue_section
+from meshwright.answers.rescue import Rescue, rescue, rescue_entry, rescue_section
 from meshwright.answers.screen import verdict_cell
 from meshwright.answers.step_parts import why_lost
 from meshwright.cost.estimate import Estimate
@@ -60,16 +60,17 @@ def neighbours_section(
 
 
 def knobs_section(
-    estimate: Estimate, priced: Sensitivity, near: SearchResult | None, shown: int | None = None
+    estimate: Estimate, priced: Sensitivity, rescued: Rescue | None, shown: int | None = None
 ) -> tuple[Block, ...]:
     """Every single change, the safe ones first, the fastest first, and by themselves those of the hardware; of a plan
     that is not safe, what would be.
 
-    shown: how many, of settings alone, that change the step time or make the plan safer; None: all.
+    rescued: what would be safe, which may take searches; shown: how many, of settings alone, that change the step time
+    or make the plan safer; None: all.
     """
-    rescued = rescue_section(rescue(estimate, priced, near))
+    safe = rescue_section(rescued)
     if shown == 0:
-        return tuple(rescued)
+        return tuple(safe)
     more = [each for each in priced.changes if each.knob in HARDWARE]
     settings = [each for each in priced.changes if each.knob not in HARDWARE]
     named = settings if shown is None else [each for each in settings if _moves(each, estimate)][:shown]
@@ -85,7 +86,7 @@ def knobs_section(
         tables.append(
             Table((*columns[:3], "per GPU", *columns[3:]), of_more, "lrrrrrw", caption="What more hardware would do")
         )
-    return (*rescued, *tables)
+    return (*safe, *tables)
 
 
 def alternatives_entry(estimate: Estimate, inputs: Inputs, result: SearchResult | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from meshwright.answers.assumptions import assumptions
 from meshwright.answers.brief import Blocks, asked_lines, legend_lines, part_lines
 from meshwright.answers.document.blocks import Lines
 from meshwright.answers.explain_table import explain_lines
+from meshwright.answers.rescue import Rescue, rescue
 from meshwright.answers.varied_plan import variation_section
 from meshwright.cost.estimate import Estimate
 from meshwright.search.find import SearchResult
@@ -45,7 +46,8 @@ def explain_briefs(
     near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is.
     """
     priced = sensitivity(estimate, inputs)
-    return (_explain_brief(estimate, inputs, near, variation, priced, each) for each in EXPLAIN_LENGTHS)
+    rescued = rescue(estimate, priced, near)
+    return (_explain_brief(estimate, inputs, near, variation, priced, rescued, each) for each in EXPLAIN_LENGTHS)
 
 
 def _explain_brief(
@@ -54,6 +56,7 @@ def _explain_brief(
     near: SearchResult | None,
     variation: Variation | None,
     priced: Sensitivity,
+    rescued: Rescue | None,
     length: ExplainLength,
 ) -> Blocks:
     others = near is not None and neighbours(near, estimate) and length.others
@@ -64,7 +67,7 @@ def _explain_brief(
         *(variation_section(estimate, variation) if variation else ()),
         *([Lines(parts)] if parts else []),
         *(neighbours_section(estimate, near, shown=length.others, most=1) if others else ()),
-        *knobs_section(estimate, priced, near, shown=length.changes),
+        *knobs_section(estimate, priced, rescued, shown=length.changes),
         Lines(
             (
                 "--more prints memory and time in full, stages, placement, other plans, every change and all "

@@ -17,6 +17,7 @@ from meshwright.answers.links import axes
 from meshwright.answers.placement import placement_section
 from meshwright.answers.plan_file import SCHEMA, memory_entry, plan_entry
 from meshwright.answers.records import document_of, fields_of
+from meshwright.answers.rescue import rescue
 from meshwright.answers.routing import routing_lines
 from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_lines
 from meshwright.answers.stage_table import stage_table
@@ -101,6 +102,7 @@ def explain_screen(
     near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is.
     """
     experts, context = expert_report(estimate, inputs), context_report(estimate, inputs)
+    priced = sensitivity(estimate, inputs)
     return (
         headline(inputs),
         explain_lines(estimate, inputs, (margin_line(estimate, inputs),)),
@@ -113,7 +115,7 @@ def explain_screen(
         *expert_tables(estimate, inputs),
         *(context_section(context, estimate.plan, inputs) if context else ()),
         *neighbours_section(estimate, near),
-        *knobs_section(estimate, sensitivity(estimate, inputs), near),
+        *knobs_section(estimate, priced, rescue(estimate, priced, near)),
         _rules(inputs),
         *assumption_list(assumptions(inputs)),
     )
