@@ -38,18 +38,14 @@ SIZES = (*SIZES, ("2x8:a100", 4096, 0.1), ("1x1:h100", 8192, 0.1))
 
 
 def _questions() -> dict[str, Inputs]:
+    """Each model with each of its runtimes, on the even or the odd sizes by turns."""
+    asked_of = [(name, model, runtime) for name, (model, *runtimes) in MODELS.items() for runtime in runtimes]
+    constraints = Constraints(cp=1, micro_batch="1,2", vpp=1, tp="1,2,4", zero="0,1,3", recompute="none,full")
     questions = {}
-    for name, (model, *runtimes) in MODELS.items():
-        for runtime in runtimes:
-            for cluster, length, risk in SIZES:
-                try:
-                    given = question(model(), cluster, runtime, global_batch=32, sequence_length=length, risk=risk)
-                except MeshwrightError:
-                    continue
-                constraints = Constraints(
-                    cp=1, micro_batch="1,2", vpp=1, tp="1,2,4", zero="0,1,3", recompute="none,full"
-                )
-                questions[f"{name}, {runtime}, {cluster}"] = given.replace(constraints=constraints)
+    for turn, (name, model, runtime) in enumerate(asked_of):
+        for cluster, length, risk in SIZES[turn % 2 :: 2]:
+            given = question(model(), cluster, runtime, global_batch=32, sequence_length=length, risk=risk)
+            questions[f"{name}, {runtime}, {cluster}"] = given.replace(constraints=constraints)
     return questions
 
 
@@ -74,7 +70,7 @@ def said(estimate: Estimate) -> tuple[Any, ...]:
 def test_the_questions_are_many_and_of_every_verdict() -> None:
     results = [answered(name, 5) for name in QUESTIONS]
     verdicts = {result.best[0].verdict for result in results if not isinstance(result, str) and result.best}
-    assert len(QUESTIONS) >= 45
+    assert len(QUESTIONS) == 33
     assert verdicts == {Verdict.SAFE, Verdict.AT_RISK}
     assert any(not isinstance(result, str) and not result.best for result in results)
 

@@ -34,6 +34,9 @@ from strategies import question as question_of
 pytestmark = pytest.mark.slow
 
 CLUSTERS = ("2x8:h100", "4x8:a100")
+FEW = ("deepspeed", "megatron-core", "pytorch-ddp", "torchtitan")
+"""Runtimes of both families, which answer on several nodes; those of one node are all that there are."""
+names_of = catalog.names
 
 
 class Told(NamedTuple):
@@ -48,7 +51,9 @@ def answer(cluster: str) -> Told:
     """The answer of all runtimes on a cluster, as text and as JSON."""
     told = "meshwright.answers.runtimes_table."
     words = question(runtime="all", cluster=cluster)
+    runtimes = FEW if cluster in CLUSTERS else names_of("runtimes")
     with (
+        mock.patch.object(catalog, "names", lambda kind: runtimes if kind == "runtimes" else names_of(kind)),
         mock.patch(f"{told}answers_of_each", Once(answers_of_each)),
         mock.patch(f"{told}crossover_of", Once(crossover_of)),
     ):
@@ -89,7 +94,7 @@ def with_at_risk(*runtimes: str) -> Answers:
         return at_risk(result) if result.best and inputs.runtime.id in (runtimes or (inputs.runtime.id,)) else result
 
     inputs = question_of(llama_8b(), "2x8:h100", global_batch=64, sequence_length=8192)
-    with mock.patch("meshwright.answers.runtimes_table.find", found):
+    with mock.patch("meshwright.answers.runtimes_table.find", found), mock.patch.object(catalog, "names", lambda _: FEW):
         return answers_of_each(inputs, top=1)
 
 
@@ -201,7 +206,7 @@ def test_a_single_node_has_no_such_sentence() -> None:
 @cache
 def crossed(*runtimes: str) -> Crossover:
     """An 8B model over leaves and a spine, with the plans of these runtimes."""
-    inputs = [question_of(llama_8b(), three_levels(), runtime, global_batch=192) for runtime in runtimes]
+    inputs = [question_of(llama_8b(), three_levels(8), runtime, global_batch=64) for runtime in runtimes]
     crossing = crossover([find(each, top=1) for each in inputs])
     assert crossing
     return crossing
