@@ -15,7 +15,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "deterministic", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+    "deterministic",
+    max_examples=50,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("deterministic")
 CLIENTS = "clients"

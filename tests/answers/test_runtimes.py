@@ -94,7 +94,8 @@ def with_at_risk(*runtimes: str) -> Answers:
         return at_risk(result) if result.best and inputs.runtime.id in (runtimes or (inputs.runtime.id,)) else result
 
     inputs = question_of(llama_8b(), "2x8:h100", global_batch=64, sequence_length=8192)
-    with mock.patch("meshwright.answers.runtimes_table.find", found), mock.patch.object(catalog, "names", lambda _: FEW):
+    few = mock.patch.object(catalog, "names", return_value=FEW)
+    with mock.patch("meshwright.answers.runtimes_table.find", found), few:
         return answers_of_each(inputs, top=1)
 
 

@@ -61,7 +61,7 @@ def small(draw: st.DrawFn) -> tuple[Inputs, Plan]:
     return inputs, Plan(pp=pp, dp=2, zero=1, num_microbatches=draw(st.sampled_from([1, 2, 8])), recompute=recompute)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(small())
 def test_the_stages_chosen_are_the_best_of_all(drawn: tuple[Inputs, Plan]) -> None:
     """As safe as can be, then the fastest slowest stage, then the leanest fullest one."""
@@ -83,7 +83,7 @@ def test_plans_resolved_together_are_those_resolved_alone() -> None:
     assert resolved(plans, inputs).plans == [plan for each in plans for plan in resolved([each], inputs).plans]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(small())
 def test_the_stages_chosen_are_legal_and_never_slower_at_the_slowest_than_those_of_the_runtime(
     drawn: tuple[Inputs, Plan],
@@ -164,7 +164,7 @@ def interleaved_plans(draw: st.DrawFn) -> tuple[Inputs, Plan]:
     return inputs, Plan(pp=pp, vpp=vpp, dp=2, zero=1, num_microbatches=rounds * pp, schedule=Schedule.INTERLEAVED)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(interleaved_plans())
 def test_the_chunks_chosen_are_legal_and_keep_their_price_on_a_clock(drawn: tuple[Inputs, Plan]) -> None:
     """With all micro-batches of the plan, at most 2.5 % above it, and not 1 % slower than the runtime's own."""
