@@ -63,7 +63,7 @@ def blocks_of(title: str) -> list[Block]:
 
 
 def copy_of_project(root: Path) -> Path:
-    """A copy of what recipes touch, with compiled files, so that commands start at once."""
+    """A copy of what recipes touch, with compiled files, so that commands start at once; they compile no others."""
     for name in COPIED:
         source, target = PROJECT / name, root / name
         if source.is_dir():
@@ -71,6 +71,16 @@ def copy_of_project(root: Path) -> Path:
         else:
             shutil.copy2(source, target)
     return root
+
+
+def restore(root: Path) -> None:
+    """Make a copy again what the project is, with the times that its compiled files know."""
+    for path, data in files_of(root).items():
+        source = PROJECT / path
+        if not source.exists():
+            (root / path).unlink()
+        elif source.read_bytes() != data:
+            shutil.copy2(source, root / path)
 
 
 def write(block: Block, root: Path) -> None:
@@ -111,6 +121,8 @@ def _environment(root: Path) -> dict[str, str]:
     return plain | {
         "PYTHONPATH": str(root / "src"),
         "PYTEST_ADDOPTS": "-o addopts= -q -x -p no:cacheprovider",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
         "COLUMNS": "200",
     }
 

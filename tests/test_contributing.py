@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from recipes import Block, blocks_of, copy_of_project, execute, titles, write
+from recipes import PROJECT, Block, blocks_of, copy_of_project, execute, files_of, restore, titles, write
 
 pytestmark = pytest.mark.slow
 
@@ -21,11 +22,23 @@ PLACES = {
 """Files of the package that a recipe creates or changes, by its title."""
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_of_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture
+def project(copied: Path) -> Iterator[Path]:
+    """A copy for one recipe after the other, each of which meets it as the project is."""
+    yield copied
+    restore(copied)
+
+
 @pytest.mark.parametrize("title", PLACES)
-def test_a_recipe_works_and_touches_only_what_it_names(title: str, tmp_path: Path) -> None:
+def test_a_recipe_works_and_touches_only_what_it_names(title: str, project: Path) -> None:
     blocks = blocks_of(title)
     assert any(not block.language for block in blocks)
-    changed = execute(blocks, copy_of_project(tmp_path))
+    changed = execute(blocks, project)
     assert changed == {block.path for block in blocks if block.language}
     assert sum(path.startswith("src/") for path in changed) <= PLACES[title]
 
@@ -39,10 +52,21 @@ def test_a_recipe_works_and_touches_only_what_it_names(title: str, tmp_path: Pat
         if block.path.startswith("src/")
     ],
 )
-def test_every_step_of_a_recipe_is_needed(title: str, left_out: int, tmp_path: Path) -> None:
+def test_every_step_of_a_recipe_is_needed(title: str, left_out: int, project: Path) -> None:
     blocks = blocks_of(title)
     with pytest.raises(AssertionError):
-        execute([*blocks[:left_out], *blocks[left_out + 1 :]], copy_of_project(tmp_path))
+        execute([*blocks[:left_out], *blocks[left_out + 1 :]], project)
+
+
+def test_a_project_is_as_before_once_a_recipe_was_carried_out(project: Path) -> None:
+    before, page = files_of(project), "pyproject.toml"
+    assert execute([Block("python", "src/new.py", ""), Block("diff", page, "+# more\n")], project) == {
+        "src/new.py",
+        page,
+    }
+    restore(project)
+    assert (project / page).stat().st_mtime == (PROJECT / page).stat().st_mtime
+    assert files_of(project) == before == {path: (PROJECT / path).read_bytes() for path in before}
 
 
 def test_every_recipe_is_on_the_page() -> None:
