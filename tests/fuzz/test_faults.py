@@ -90,9 +90,7 @@ def test_large_and_deep_files_are_refused_in_little_memory(tmp_path: Path) -> No
     (tmp_path / "rows.csv").write_text(rows, "utf-8")
     cases = [
         (("model", "large.json"), "larger than"),
-        (("explain", "large.json"), "larger than"),
         (("model", "deep.json"), "deep.json"),
-        (("explain", "deep.json"), "deep.json"),
         (("plan", *question(cluster="deep.toml")), "deep.toml"),
         (("sweep", "deep.toml", "--out", "o"), "deep.toml"),
         (("check", "--from", "deep.json", "--cluster", "1x8:h100"), "deep.json"),

@@ -19,7 +19,7 @@ from commands import LLAMA, asked, question, refused
 
 pytestmark = pytest.mark.slow
 
-QUESTIONS, PARTS, PROBLEMS = 800, 4, 20
+QUESTIONS, PARTS, PROBLEMS = 480, 4, 20
 """Random questions, in so many parts, and random problems of up to 50 plans; `make fuzz` asks on with other seeds."""
 
 
