@@ -45,14 +45,16 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import split_stages
 from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.examples import LLAMA_OFFLOADED
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
 from meshwright.specs.weights import head_weights
-from strategies import questions, some_legal_plans
+from strategies import llama_8b, question, questions, some_legal_plans
 
 ROWS = 30
+ACCELERATE = question(llama_8b(), "1x8:h100", "accelerate")
+OFFLOADED = ACCELERATE.replace(runtime=with_behaviours(ACCELERATE.runtime, ["optimizer_states=offloaded"]))
 ALONE = 3
 """Of so many rows of a whole table one is priced by itself too; the plans are in random order."""
 QUESTIONS = tuple(questions())
@@ -86,8 +88,7 @@ TABLES = {
     "sharded_step.sharded_step",
     "sharded_step.last_forward",
     "sharded_step.replicated_step",
-    "frozen_step.frozen_shards",
-    "frozen_step.frozen_replicas",
+    "frozen_step.frozen_step",
     "unfused_update.unfused_update",
     "pipelined_step.pipelined_step",
     "pipelined_step.last_forward",
@@ -205,7 +206,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
     "products": lambda case: (linear_time(8192, 4096, 4096, case.inputs), linear_time(8192, 8192, 4096, case.inputs)),
-    "offloaded": lambda _: LLAMA_OFFLOADED,
+    "offloaded": lambda _: OFFLOADED,
     "weights": lambda case: head_weights(case.inputs.model),
     "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),
     "linear": lambda case: Linear(*(case.columns[name] for name in ("rows", "outputs", "features"))),

@@ -73,7 +73,7 @@ def _host_memory(inputs: Inputs) -> list[str]:
     held = (
         "weights, gradients and optimizer states"
         if inputs.runtime.storage.offloads_weights
-        else ("optimizer states and fp32 gradients")
+        else "optimizer states and fp32 gradients"
     )
     return [
         f"{held} are in host memory, "

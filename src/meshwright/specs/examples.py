@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.job import Job
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.read_inputs import read_inputs
-from meshwright.specs.runtime import read_runtime
 
 TWO_NODES = read_cluster("2x8:h100")
 H100 = TWO_NODES.accelerator
@@ -16,8 +14,4 @@ LLAMA_LORA = read_inputs(
     "llama-3.1-8b", "1x8:h100", Job(sequence_length=2048, global_batch=8, lora_rank=16), "accelerate"
 )
 """Adapters beside all linear layers of it, under accelerate."""
-LLAMA_OFFLOADED = LLAMA_LORA.replace(
-    job=LLAMA.job, runtime=with_behaviours(read_runtime("accelerate"), ["optimizer_states=offloaded"])
-)
-"""The same model whole, with all that ranks own in the host's memory."""
 MIXTRAL = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.arrays import Bools, Floats, Ints, Numbers, larger, some, where
 from meshwright.cost.comms.data import ShardMessages
-from meshwright.cost.comms.exchange import Exchange, Message, repeated
+from meshwright.cost.comms.exchange import COPY, Exchange, Message, repeated
 from meshwright.cost.compute.accumulation import added_gradient_bytes
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.slowdown import slowdown
@@ -239,7 +239,7 @@ def end_exchanges(
 
 
 def _copies(seconds: Floats) -> Exchange:
-    return Exchange("dp", "step", (Message("dp_shard", "copy", "weights and gradients", bytes=0.0, seconds=seconds),))
+    return Exchange("dp", "step", (Message("dp_shard", COPY, "weights and gradients", bytes=0.0, seconds=seconds),))
 
 
 def gather_copies_time(

@@ -200,21 +200,23 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
 
     The buckets of communication stand for the whole step, on one rank too; gradients last beside them from the first
     micro-batch on, and in the last become views of them where the runtime has it so. Autocast keeps a 2-byte copy of
-    every weight of a matrix product, of layers that are computed again a new one.
+    every weight of a matrix product, of layers that are computed again a new one. Frozen weights have neither: gradients
+    and buckets are those of adapters.
     Source: torch 2.13, nn/parallel/distributed.py; csrc/distributed/c10d/reducer.cpp, initialize_buckets and
     mark_variable_ready_dense; amp/autocast_mode.py, cache_enabled. step: of every stage, shape (r,). Returns
     allocations in bytes.
     """
     runtime, whole, saved = step.inputs.runtime, step.whole, step.in_flight
+    frozen, trained = step.inputs.freezes_weights, step.stored.adapters if step.inputs.freezes_weights else whole.all
     line, tied = MemoryTimeline(len(step.plans), step.unused), step.inputs.model.tied_embeddings
     buckets = runtime.storage.gradient_buckets
     copies, width = 1.0 * step.several + (buckets != "none"), step.weight_bytes
     embedding = whole.embedding * (runtime.storage.autocast and not tied)
-    cast = HALF_BYTES * (whole.all - embedding) * (width > HALF_BYTES)
+    cast = HALF_BYTES * (whole.all - embedding) * (width > HALF_BYTES and not frozen)
     casts_again = runtime.storage.autocast & (step.plans.recompute == Recompute.FULL)
     again = HALF_BYTES * step.layers * casts_again
     line.allocate("temporaries", "message buffers", saved.messages)
-    line.allocate("gradients", "of earlier micro-batches, and buckets", width * copies * whole.all)
+    line.allocate("gradients", "of earlier micro-batches, and buckets", width * copies * trained)
     line.allocate("parameters", "2-byte copies", cast - again)
     line.allocate("activations", "saved for backward", saved.activations)
     line.allocate("temporaries", "output of the layer", saved.layer_output)
@@ -232,8 +234,8 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
     line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.LAST_LAYER_BACKWARD)
     line.free("2-byte copies", "saved for backward", "working set")
-    line.allocate("gradients", "of this micro-batch", width * whole.all * (~step.several & (buckets != "views")))
-    summands = step.several + 2.0 * tied
+    line.allocate("gradients", "of this micro-batch", width * trained * (~step.several & (buckets != "views")))
+    summands = (step.several + 2.0 * tied) * (not frozen)
     line.allocate("temporaries", "summands of the embedding", width * whole.embedding * summands)
     line.at(Moment.GRADIENT_REDUCTION)
     return line

@@ -11,7 +11,7 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column, smaller, some
 from meshwright.cost.memory.components import Components, communicator_bytes
-from meshwright.cost.memory.frozen_step import frozen_replicas, frozen_shards
+from meshwright.cost.memory.frozen_step import frozen_step
 from meshwright.cost.memory.in_flight import ShapeMemory, beside_logits, in_flight_bytes
 from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
@@ -110,7 +110,7 @@ def _timelines(step: UnitStep) -> list[StagesTimeline]:
         sharded_step: sharded & ~step.deferred,
     }
     if step.inputs.freezes_weights:
-        kinds = {frozen_replicas: ~sharded, frozen_shards: sharded}
+        kinds = {replicated_step: ~sharded, frozen_step: sharded}
     for play, rows in kinds.items():
         if rows.all():
             return [(np.arange(len(rows)), _played(play, step))]
@@ -182,7 +182,7 @@ def stage_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans,
 
     States stay from step to step; what else is allocated is played: `half_weights_step` where weights are 2-byte ones,
     `sharded_step`, `pipelined_step`, `split_step` or `replicated_step` where they are fp32 ones that are cast for use,
-    `frozen_shards` or `frozen_replicas` where they are frozen beside adapters.
+    `frozen_step` or `replicated_step` where they are frozen beside adapters.
     stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """

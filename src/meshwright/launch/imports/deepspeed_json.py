@@ -20,11 +20,15 @@ CONFIGURATIONS = (
 
 
 def deepspeed_json(read: LaunchSettings) -> Settings:
-    """The settings of the DeepSpeed file that is named, without those that a Trainer fills in.
+    """The settings of the DeepSpeed file that is named, as `engine_settings` says.
 
     Raises `InvalidInput` as `deepspeed_file` does.
     """
-    file = deepspeed_file(read)
+    return engine_settings(deepspeed_file(read))
+
+
+def engine_settings(file: LaunchSettings | None) -> Settings:
+    """The settings of a DeepSpeed file, without those that a Trainer fills in; none where it is not there."""
     settings = file.settings if file else ()
     return {each.key: each.value for each in settings if each.value is not None and each.value != "auto"}
 

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from meshwright.launch.facts import Facts, holds
 from meshwright.launch.framework import Value
@@ -18,6 +18,7 @@ from meshwright.launch.spelling import Settings
 from meshwright.specs.base import Spec
 
 FILES = resources.files("meshwright.launch.imports") / "demands"
+SHARED = resources.files("meshwright.launch.imports") / "shared_demands.toml"
 FARTHEST = 1000
 """Whole numbers on either side of a value that are tried for the nearest one that is accepted."""
 _FILLED = re.compile(r"\{([\w.-]+)\}")
@@ -70,7 +71,18 @@ class FileRule(NamedTuple):
 def demands_of(name: str) -> Demands | None:
     """What the framework of a launch table demands; None where nothing is known of that."""
     file = FILES / f"{name}.toml"
-    return Demands(**tomllib.loads(file.read_text("utf-8"))) if file.is_file() else None
+    if not file.is_file():
+        return None
+    read = tomllib.loads(file.read_text("utf-8"))
+    sources = read.pop("shared", {})
+    shared = [{"name": name, "source": source} | _shared()[name] for name, source in sources.items()]
+    return Demands(**read | {"demands": [*shared, *read["demands"]]})
+
+
+@cache
+def _shared() -> dict[str, dict[str, Any]]:
+    """Demands that several frameworks have alike, by name, without their sources."""
+    return tomllib.loads(SHARED.read_text("utf-8"))
 
 
 def demanded(name: str, said: Said, facts: Facts) -> Iterator[FileRule]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from meshwright.launch.facts import Facts
 from meshwright.launch.imports.conditions import Said
-from meshwright.launch.imports.deepspeed_json import deepspeed_file, deepspeed_json
+from meshwright.launch.imports.deepspeed_json import deepspeed_file, engine_settings
 from meshwright.launch.imports.demands import FileRule, demanded
 from meshwright.launch.imports.misspelt import misspelt_rules
 from meshwright.launch.imports.options import option_rules
@@ -28,20 +28,19 @@ def file_rules(
     name: of its dialect; known: its settings as they are spelled, with variables of the environment; facts: of
     the plan and its question, none where they are not known; given: settings that are said beside the file.
     """
-    said = _said(read, deepspeed_json(read) | known)
+    engine = deepspeed_file(read)
+    said = _said(read, engine_settings(engine) | known)
     rules = [*option_rules(name, read, said, given), *demanded(name, said, facts)]
     if read.form != "shell" or read.absent or not said.whole:
         rules = [rule._replace(warning="") for rule in rules]
-    return (*(with_line(rule, read) for rule in rules), *_rules_of_deepspeed(read, known, facts))
+    of_engine = _rules_of_deepspeed(engine, known, facts) if engine else ()
+    return (*(with_line(rule, read) for rule in rules), *of_engine)
 
 
-def _rules_of_deepspeed(read: LaunchSettings, changed: Settings, facts: Facts) -> Iterator[FileRule]:
+def _rules_of_deepspeed(file: LaunchSettings, changed: Settings, facts: Facts) -> Iterator[FileRule]:
     """The rules about the DeepSpeed file that another one names, each with that name; changed: values that go before
     those in it.
     """
-    file = deepspeed_file(read)
-    if file is None:
-        return
     said = {each.key: changed.get(each.key, each.value) for each in file.settings if each.value is not None}
     table = launch_table(_DEEPSPEED)
     rules = [*demanded(_DEEPSPEED, _said(file, said), facts)]

@@ -70,7 +70,10 @@ def _lost(row: Row, plan: Plan, inputs: Inputs) -> Iterator[str]:
         yield f"the network of the cluster {inputs.cluster.name}"
     if read.runtime.replace(replaced=()) != inputs.runtime.replace(replaced=()):
         yield "what the runtime does"
-    kept = ("sequence_length", "global_batch", "precision", "gradients", "expert_capacity", "mtp_layers", "lora_rank")
+    kept = (
+        *("sequence_length", "global_batch", "precision", "gradients", "expert_capacity", "mtp_layers"),
+        *("lora_rank", "lora_modules"),
+    )
     if any(getattr(read.job, name) != getattr(inputs.job, name) for name in kept):
         yield "the job"
     if case.plan != plan:
