@@ -359,14 +359,14 @@ def _cases(question: str) -> tuple[Case, list[Case]]:
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_element_i_of_the_array_result_equals_the_scalar_result(name: str) -> None:
-    for question in QUESTIONS:
-        together, alone = _cases(question)
+    for asked in QUESTIONS:
+        together, alone = _cases(asked)
         many, each = _leaves(_call(name, together)), [_leaves(_call(name, case)) for case in alone]
-        assert all(len(one) == len(many) for one in each), question
+        assert all(len(one) == len(many) for one in each), asked
         for column, scalars in zip(many, zip(*each, strict=True), strict=True):
-            assert all(np.ndim(scalar) == 0 for scalar in scalars), question
+            assert all(np.ndim(scalar) == 0 for scalar in scalars), asked
             expected = np.broadcast_to(column, len(alone))
-            np.testing.assert_allclose(scalars, expected, rtol=1e-12, atol=0, err_msg=question)
+            np.testing.assert_allclose(scalars, expected, rtol=1e-12, atol=0, err_msg=asked)
 
 
 def test_every_function_set_aside_exists() -> None:

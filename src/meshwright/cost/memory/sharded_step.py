@@ -200,8 +200,8 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
 
     The buckets of communication stand for the whole step, on one rank too; gradients last beside them from the first
     micro-batch on, and in the last become views of them where the runtime has it so. Autocast keeps a 2-byte copy of
-    every weight of a matrix product, of layers that are computed again a new one. Frozen weights have neither: gradients
-    and buckets are those of adapters.
+    every weight of a matrix product, of layers that are computed again a new one. Of frozen weights it keeps none, and
+    gradients and buckets are those of adapters.
     Source: torch 2.13, nn/parallel/distributed.py; csrc/distributed/c10d/reducer.cpp, initialize_buckets and
     mark_variable_ready_dense; amp/autocast_mode.py, cache_enabled. step: of every stage, shape (r,). Returns
     allocations in bytes.
