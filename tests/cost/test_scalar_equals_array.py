@@ -248,6 +248,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "width": lambda _: 256,
     "sequence": lambda _: 1000,
     "window": lambda _: 300,
+    "slower": lambda _: 1.2,
 }
 """Arguments that follow from the question and the plan."""
 COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]

@@ -20,7 +20,7 @@ def assumptions(inputs: Inputs) -> list[str]:
     job = [
         f"{_formats(inputs)}, {_gradients(inputs)}, Adam with {_updated(inputs)} and {_moments(inputs)}",
         *_host_memory(inputs),
-        f"every sequence is full ({inputs.job.sequence_length} tokens), with causal attention",
+        f"every sequence is full ({inputs.job.sequence_length} tokens), with {_attention(inputs)}",
         *_routing(inputs),
     ]
     return [
@@ -40,6 +40,14 @@ def assumptions(inputs: Inputs) -> list[str]:
         *applicable(runtime.assumed, inputs),
         *(f"replaced for this question, in spite of anything above: {behaviour}" for behaviour in runtime.replaced),
     ]
+
+
+def _attention(inputs: Inputs) -> str:
+    """What tokens attend to."""
+    job = inputs.job
+    if job.attended_length == job.sequence_length:
+        return "causal attention"
+    return f"causal attention within documents of {job.attended_length} tokens, which share the work evenly"
 
 
 def _gradients(inputs: Inputs) -> str:

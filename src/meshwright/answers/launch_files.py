@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.context_length import beyond_positions
-from meshwright.answers.memo.words import adapter_words, sequences
+from meshwright.answers.memo.words import job_details, sequences
 from meshwright.answers.screen import fit_words
 from meshwright.answers.uncertainty import step_time_line
 from meshwright.cost.estimate import Estimate
@@ -166,8 +166,7 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
         *memory_warning(estimate),
         f"{inputs.model.name} on {cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}: {launch.plan}",
         f"Written by Meshwright {VERSION} for {table.framework} ({table.release}).",
-        f"{sequences(job.global_batch)} of {job.sequence_length} tokens a step, {job.precision}"
-        f"{adapter_words(inputs)}.",
+        f"{sequences(job.global_batch)} of {job.sequence_length} tokens a step, {job.precision}{job_details(inputs)}.",
         f"Predicted: {format_seconds(estimate.step_time_s)} a step. {step_time_line(estimate, inputs)}",
         f"Memory: {fit_words(estimate).replace('**', '')}.",
         *(f"Replaced: {each}." for each in replaced),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Tone, Toned
-from meshwright.answers.memo.words import adapter_words, sequences
+from meshwright.answers.memo.words import job_details, sequences
 from meshwright.answers.step_parts import BAR, PART_NAMES
 from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
@@ -77,7 +77,7 @@ def job_words(inputs: Inputs) -> str:
     job = inputs.job
     tokens = format_count(job.tokens_per_step)
     question = f"{sequences(job.global_batch)} of {job.sequence_length} ({tokens} tokens) a step, {job.precision}"
-    return question + adapter_words(inputs) + constraint_words(inputs)
+    return question + job_details(inputs) + constraint_words(inputs)
 
 
 def headline(inputs: Inputs) -> Lines:

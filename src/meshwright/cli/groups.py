@@ -24,6 +24,7 @@ from meshwright.cli.options import (
     AllowedSchedule,
     Behaviours,
     Dispatcher,
+    DocumentLength,
     EvenChunks,
     ExpertCapacity,
     ExpertImbalance,
@@ -105,6 +106,7 @@ class JobOptions:
     seq_len: SequenceLength = None
     global_batch: GlobalBatch = None
     global_batch_tokens: GlobalBatchTokens = None
+    document_length: DocumentLength = None
     precision: Precision = "bf16"
     gradients: Gradients = None
     tokens: Tokens = None

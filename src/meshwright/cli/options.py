@@ -83,6 +83,12 @@ GlobalBatchTokens = Annotated[
     str | None,
     typer.Option(metavar="COUNT", help="tokens per step, instead of --global-batch; 4M is 4194304 where that fits"),
 ]
+DocumentLength = Annotated[
+    int | None,
+    typer.Option(
+        parser=length, metavar="COUNT", help="tokens per document packed into a sequence; attention stays within each"
+    ),
+]
 Precision = Annotated[
     str,
     typer.Option(

@@ -17,8 +17,9 @@ def model_flops_per_step(inputs: Inputs) -> float:
 
     6 FLOP per token and matrix parameter that the token passes through (the embedding look-up and positions are no
     product, a tied head is one), and 6 (d_qk + d_v) FLOP per head and attended query-key pair, causal pairs counted
-    once (s^2 / 2), sliding windows respected. Layers of multi-token prediction that are trained count, each with its
-    projection and the head once more. A frozen parameter counts 4, as it has no gradient, and one of an adapter 6.
+    once (s^2 / 2, within documents where the job packs them), sliding windows respected. Layers of multi-token
+    prediction that are trained count, each with its projection and the head once more. A frozen parameter counts 4, as
+    it has no gradient, and one of an adapter 6.
     Returns FLOP. Source: Narayanan et al., arXiv:2104.04473, equation 3, with the
     causal half stated; PaLM, arXiv:2204.02311, appendix B, for MFU; Megatron-LM, training.py,
     num_floating_point_operations, for multi-token prediction.
@@ -37,8 +38,8 @@ def model_flops_per_step(inputs: Inputs) -> float:
     for kind, count in zip(model.layer_kinds, inputs.layers_per_kind, strict=True):
         attention = kind.attention
         width = attention.head_dim + attention.value_head_dim
-        scores += 6.0 * count * attention.heads * width * attended_pairs(job.sequence_length, attention.window)
-    return products + scores * job.global_batch
+        scores += 6.0 * count * attention.heads * width * attended_pairs(job.attended_length, attention.window)
+    return products + scores * job.tokens_per_step / job.attended_length
 
 
 def _predicted(model: Model) -> int:

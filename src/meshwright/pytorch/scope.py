@@ -161,6 +161,8 @@ def _job_reasons(inputs: Inputs) -> Iterator[str]:
     activations = runtime.activations.fused_activation or runtime.activations.dropout
     if native and (inputs.attention_kernel == "eager" or activations):
         yield "the trainer has flash attention, an activation apart from its product, and no dropout"
+    if inputs.job.attended_length < inputs.job.sequence_length:
+        yield "sequences are run as one document each; leave out --document-length"
     if inputs.job.expert_capacity is not None or inputs.job.expert_imbalance not in (None, 1.0):
         yield "tokens are dealt evenly to experts here; leave out --expert-imbalance and --expert-capacity"
     if runtime.storage.weights == "full" and not native:

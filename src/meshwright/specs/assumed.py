@@ -8,6 +8,7 @@ Condition = Literal[
     "experts",
     "prediction",
     "adapters",
+    "whole_sequences",
     "quantised",
     "fp8",
     "fp4",

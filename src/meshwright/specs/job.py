@@ -43,6 +43,9 @@ class Job(Spec):
     """What gradients are summed over data-parallel ranks in, half being `precision`; None: as the runtime does it."""
     optimizer: Literal["adam"] = "adam"
     """Adam with fp32 master weights and two fp32 moments: 12 bytes per parameter."""
+    document_length: Count | None = None
+    """Tokens of the documents that are packed into a sequence, none of which attends to another; of documents of
+    different lengths the mean over tokens, sum(l^2) / sum(l). None: a sequence is one document."""
     expert_imbalance: Annotated[float, Field(ge=1, le=1e6)] | None = None
     """Tokens that the experts of the busiest rank receive, over the mean of all ranks; None: as `expert_spread` makes
     it."""
@@ -68,6 +71,11 @@ class Job(Spec):
     def modules_text(self) -> str:
         """The linear layers that have an adapter, as a user names them."""
         return ",".join(self.lora_modules)
+
+    @property
+    def attended_length(self) -> int:
+        """Tokens of what attends to itself: a document, or a sequence that is one; documents are cut where it ends."""
+        return min(self.document_length or self.sequence_length, self.sequence_length)
 
     @property
     def tokens_per_step(self) -> int:
@@ -130,6 +138,7 @@ def job_of(
     global_batch: int | None = None,
     global_batch_tokens: str | None = None,
     *,
+    document_length: int | None = None,
     precision: str = "bf16",
     gradients: str | None = None,
     tokens: str | None = None,
@@ -163,6 +172,7 @@ def job_of(
     return Job(
         sequence_length=sequence_length,
         global_batch=global_batch,
+        document_length=document_length,
         precision=catalog.resolve("precisions", precision),
         gradients=gradients,
         risk=USUAL_RISK if risk is None else risk,

@@ -21,6 +21,7 @@ EXPERT_SHARES = ("expert_imbalance", "expert_spread", "expert_capacity")
 """Fields of a job that say how experts share tokens, one of them at most."""
 OF_JOB = (
     "global_batch",
+    "document_length",
     "precision",
     "gradients",
     "expert_imbalance",

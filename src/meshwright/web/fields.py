@@ -88,6 +88,7 @@ LIMITS = (
     Field("max_nodes_per_tp", "nodes per tp group", "at most this many"),
 )
 FRAMEWORK = (
+    Field("document_length", "Document length", "tokens; attention stays within documents packed into a sequence"),
     Field(
         "gradients",
         "Gradients",

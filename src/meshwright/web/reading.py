@@ -140,6 +140,7 @@ ALWAYS: dict[str, Callable[[str], Any]] = {"precision": values.precision}
 OPTIONAL: dict[str, Callable[[str], Any]] = {
     "seq_len": values.length,
     "global_batch": parse_count,
+    "document_length": values.length,
     "gradients": values.gradients,
     "tokens": values.tokens,
     "risk": values.share,

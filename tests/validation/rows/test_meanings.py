@@ -27,6 +27,7 @@ OTHER_RECIPE = {"recipe-of-release-26-02-01"}
 
 def _stranger(**said: str) -> Row:
     blank = {"recompute": "", "recompute_modules": "", "compiled": "", "params_b": "8.03", "source": ""}
+    blank |= {"document_length": "8192"}
     return llama(runtime="torchtitan", tp="1", dp="8", dataset="a stranger", id="new") | blank | said
 
 
@@ -86,6 +87,26 @@ def _columns(row: Row) -> Row:
 )
 def test_blanks_are_as_the_words_and_the_configurations_of_the_framework_say(said: Row, meant: Row) -> None:
     assert _columns(_stranger(**said)) == meant
+
+
+@pytest.mark.parametrize(
+    ("said", "length"),
+    [
+        ({}, "850"),
+        ({"document_length": "512"}, ""),
+        ({"with": "attention_kernel=newest"}, ""),
+        ({"runtime": "torchtitan@0.2.2"}, ""),
+        ({"runtime": "torchtitan@0.2.2", "with": "attention_kernel=flex; root_unit=true"}, "850"),
+        ({"runtime": "megatron-core", "notes": "SFT finetuning, packed; MFU printed"}, "200"),
+        ({"runtime": "megatron-core", "notes": "SFT run (not pre-training), packed sequences;"}, "200"),
+        ({"runtime": "megatron-core", "notes": "SFT run, not packed"}, ""),
+        ({"runtime": "accelerate", "source": "fine-tuning on SQuAD"}, "200"),
+        ({"runtime": "accelerate", "notes": "packed sequences"}, ""),
+    ],
+)
+def test_documents_are_as_long_as_those_of_the_data_that_is_named(said: Row, length: str) -> None:
+    row = {"document_length": "", "compiled": "no", "recompute": "none"} | said
+    assert _columns(_stranger(**row)).get("document_length", "") == length
 
 
 @pytest.mark.parametrize(

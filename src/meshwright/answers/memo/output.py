@@ -24,7 +24,7 @@ from meshwright.answers.memo.sections.memory import memory_section
 from meshwright.answers.memo.sections.pipeline import pipeline_section
 from meshwright.answers.memo.sections.plan import plan_section, premises_section, reason_lost
 from meshwright.answers.memo.sections.precision import precision_section
-from meshwright.answers.memo.words import adapter_words, sequences
+from meshwright.answers.memo.words import job_details, sequences
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of, fields_of, priced_plan
 from meshwright.answers.screen import constraint_words
@@ -60,7 +60,7 @@ def subtitle(inputs: Inputs) -> str:
     return (
         f"{format_count(parameter_count(model))} parameters{active}; {cluster.num_nodes} x {cluster.gpus_per_node} "
         f"accelerators; {sequences(job.global_batch)} of {job.sequence_length} tokens a step; {job.precision}"
-        f"{adapter_words(inputs)}; {inputs.runtime.id}{constraint_words(inputs)}"
+        f"{job_details(inputs)}; {inputs.runtime.id}{constraint_words(inputs)}"
     )
 
 

@@ -58,17 +58,21 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def adapter_words(inputs: Inputs) -> str:
-    """The adapters that are trained, behind a comma; nothing where all weights are.
+def job_details(inputs: Inputs) -> str:
+    """The documents that are packed and the adapters that are trained, each behind a comma; nothing of whole sequences
+    and all weights.
 
-    >>> from meshwright.specs.examples import LLAMA_LORA
-    >>> adapter_words(LLAMA_LORA)
-    ', LoRA of rank 16 on all-linear (41.94M parameters trained)'
+    >>> from meshwright.specs.examples import LLAMA, LLAMA_LORA
+    >>> job_details(LLAMA.replace(job=LLAMA.job.replace(document_length=512))), job_details(LLAMA_LORA)
+    (', documents of 512 tokens', ', LoRA of rank 16 on all-linear (41.94M parameters trained)')
     """
-    if not inputs.freezes_weights:
-        return ""
-    job, count = inputs.job, format_count(adapter_parameters(inputs.model, inputs.job))
-    return f", LoRA of rank {job.lora_rank} on {job.modules_text} ({count} parameters trained)"
+    job, words = inputs.job, ""
+    if job.attended_length < job.sequence_length:
+        words = f", documents of {job.attended_length} tokens"
+    if inputs.freezes_weights:
+        count = format_count(adapter_parameters(inputs.model, job))
+        words += f", LoRA of rank {job.lora_rank} on {job.modules_text} ({count} parameters trained)"
+    return words
 
 
 def sequences(count: int) -> str:

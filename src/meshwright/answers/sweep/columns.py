@@ -29,6 +29,7 @@ LABELS: dict[str, Kind] = {
     "gpus": "count",
     "sequence_length": "count",
     "global_batch": "count",
+    "document_length": "count",
     "precision": "text",
     "gradients": "text",
     "expert_imbalance": "number",

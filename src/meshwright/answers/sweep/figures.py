@@ -20,6 +20,7 @@ MOST_ROWS = 40
 JOB = (
     "sequence_length",
     "global_batch",
+    "document_length",
     "tokens",
     "mtp_layers",
     "expert_imbalance",

@@ -13,6 +13,7 @@ NOT_NAMED = ("question", "nodes", "gpus", "accelerator")
 WORDS: dict[str, Callable[[Any], str]] = {
     "sequence_length": lambda length: f"sequences of {length}",
     "global_batch": lambda batch: f"batch {batch}",
+    "document_length": lambda length: f"documents of {length}" if length else "whole sequences",
     "tokens": lambda tokens: f"{format_count(tokens)} tokens",
     "gradients": lambda kind: f"gradients {kind}",
     "expert_imbalance": lambda ratio: f"imbalance {ratio:g}",

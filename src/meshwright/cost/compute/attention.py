@@ -102,7 +102,7 @@ def backward_over_forward(
 
 
 def fused_attention_time(
-    batch: Ints,
+    batch: Numbers,
     heads: Numbers,
     width: float,
     sequence: int,

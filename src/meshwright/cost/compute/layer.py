@@ -259,9 +259,10 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     in_pieces = inputs.runtime.communication.merges_context_pieces
     kernels = split.ring if in_pieces else where(gathers, 1, split.ring)
     heads, (width, _) = shard.heads / split.heads, measured_widths(sum(widths), softmax)
-    shape = width, sequence, attention.window
+    document = inputs.job.attended_length
+    shape, documents = (width, document, attention.window), batch * sequence / document
     last: Floats = 1.0 if inputs.runtime.communication.balances_context else 2.0 - 1.0 / plan.cp
-    forward = last * factor * fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)
+    forward = last * factor * fused_attention_time(documents, heads, *shape, accelerator, peak, split.ring, kernels)
     ratio = backward_over_forward(*widths, softmax, constants.backward_ratio, constants.wide_backward)
     padded = padding_bytes(attention.head_dim, attention.value_head_dim, shard, accelerator)
     padding = elementwise_time(padded, accelerator)

@@ -100,6 +100,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "seq_len": _length,
     "global_batch": _count,
     "global_batch_tokens": _count_text,
+    "document_length": _length,
     "gradients": _as_given,
     "tokens": _count_text,
     "risk": _share,

@@ -59,6 +59,7 @@ def read_case(row: Row) -> Case:
     job = job_of(
         int(row["seq_len"]),
         int(row["global_batch_size"]),
+        document_length=int(row["document_length"]) if row["document_length"] else None,
         precision=row["precision"],
         expert_capacity=float(row["expert_capacity"]) if row["expert_capacity"] else None,
         mtp_layers=int(row["mtp_layers"]) if row["mtp_layers"] else None,

@@ -23,12 +23,12 @@ SIZES = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "moe_ex
 """Columns that tell one model from another, whatever it is called."""
 UNPRINTED = (
     *("architecture", "vocab", "ends_layers_less", "recompute", "recompute_modules", "expert_capacity"),
-    *("mtp_layers", "power_limit_w", "memory_rank", "compiled"),
+    *("mtp_layers", "power_limit_w", "memory_rank", "compiled", "document_length"),
 )
 """Columns that a row takes from its siblings where it leaves them blank and all have the same."""
 UNNAMED = (
     *("settings", "with", "refused", "architecture", "plan", "routing", "expert_capacity", "mtp_layers"),
-    *("power_limit_w", "recompute_layers", "memory_rank", "lora_rank", "lora_modules"),
+    *("power_limit_w", "recompute_layers", "memory_rank", "lora_rank", "lora_modules", "document_length"),
 )
 """Columns that tables as others collect them have not."""
 REPOSITORY = re.compile(

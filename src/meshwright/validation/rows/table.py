@@ -29,7 +29,7 @@ NAMES = (
     "lora_modules",
 )
 COUNTS = (
-    *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab", "seq_len"),
+    *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "document_length"),
     *("moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "lora_rank", "gpus_per_node", "num_gpus"),
     *("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "zero_stage", "shard_group_size"),
     *("micro_batch_size", "global_batch_size", "recompute_layers", "memory_rank"),

@@ -39,6 +39,7 @@ def row_of(plan: Plan, inputs: Inputs) -> Row:
         "seq_len": str(inputs.job.sequence_length),
         "global_batch_size": str(inputs.job.global_batch),
         "micro_batch_size": str(plan.micro_batch),
+        "document_length": _text(inputs.job.document_length),
         "precision": inputs.job.precision,
         "expert_capacity": _text(inputs.job.expert_capacity),
         "mtp_layers": _text(inputs.job.mtp_layers),
@@ -71,8 +72,8 @@ def _lost(row: Row, plan: Plan, inputs: Inputs) -> Iterator[str]:
     if read.runtime.replace(replaced=()) != inputs.runtime.replace(replaced=()):
         yield "what the runtime does"
     kept = (
-        *("sequence_length", "global_batch", "precision", "gradients", "expert_capacity", "mtp_layers"),
-        *("lora_rank", "lora_modules"),
+        *("sequence_length", "document_length", "global_batch", "precision", "gradients"),
+        *("expert_capacity", "mtp_layers", "lora_rank", "lora_modules"),
     )
     if any(getattr(read.job, name) != getattr(inputs.job, name) for name in kept):
         yield "the job"
