@@ -193,8 +193,9 @@ class Kernels(Spec):
     sustained: dict[NumberFormat, SustainedProducts] = {}
     """By the format of the operands; none: not measured, products take what they take in the benchmark."""
     attention: AttentionConstants
-    grouped: ProductCosts
-    """Of grouped products (one kernel for many experts), of the same tiles."""
+    grouped: dict[NumberFormat, ProductCosts]
+    """Of PyTorch's grouped products (one kernel for many experts), by the format of the operands, over those of the
+    same tiles in a short benchmark; `half` at least, which stands for formats that were not measured."""
     skewed: ProductCosts
     """The same where experts get unequal numbers of tokens, over equal ones."""
     unaligned: tuple[UnalignedCosts, ...]

@@ -87,12 +87,13 @@ def older_attention_slowdown(inputs: Inputs) -> float:
     return inputs.constants[older] if older else 1.0
 
 
-def sustained_slowdown(inputs: Inputs, number_format: NumberFormat) -> float | None:
+def sustained_slowdown(inputs: Inputs, number_format: NumberFormat, slower: float = 1.0) -> float | None:
     """How much longer large matrix products take without end than in a short benchmark, under the power limit.
 
-    max(1, s (W / L)^e): s as measured under a limit of W watts, L the site's limit, e of the accelerator.
-    number_format: of the products' operands. Returns a share; None where neither was measured nor the site has a limit
-    of its own. Source: the kernel table's `sustained`, the accelerator's `power`.
+    max(1, s (W / (L r))^e): s as measured under a limit of W watts, L the site's limit, e of the accelerator, r how
+    much longer the kernel takes than one of plain products, by which it draws less power.
+    number_format: of the products' operands; slower: r. Returns a share; None where neither was measured nor the site
+    has a limit of its own. Source: the kernel table's `sustained`, the accelerator's `power`.
 
     >>> from meshwright.specs.job import Job
     >>> from meshwright.specs.read_inputs import read_inputs
@@ -103,7 +104,7 @@ def sustained_slowdown(inputs: Inputs, number_format: NumberFormat) -> float | N
     1.18
     1.5
     """
-    return _under_limit(inputs, number_format, 1.0)
+    return _under_limit(inputs, number_format, 1.0 / slower)
 
 
 def sustained_attention_slowdown(inputs: Inputs, older: float) -> float:
