@@ -23,7 +23,7 @@ class Shapes(NamedTuple):
     """The distinct combinations of some fields that many plans have."""
 
     plans: Plans
-    """One of each, all other fields at their defaults, shape (k,)."""
+    """One of each, shape (k,); of many plans with all other fields at their defaults."""
     of_plan: IntColumn
     """For every plan the row of its own, shape (n,)."""
 
@@ -38,6 +38,8 @@ def distinct_shapes(plans: Plans, fields: Iterable[str]) -> Shapes:
     >>> shapes.plans.tp.tolist(), shapes.of_plan.tolist()
     ([2, 4], [0, 1, 0])
     """
+    if len(plans) == 1:
+        return Shapes(plans, np.zeros(1, dtype=np.int64))
     names = tuple(fields)
     columns, index = distinct_rows(*(getattr(plans, name) for name in names))
     return Shapes(Plans.filled(dict(zip(names, columns, strict=True)), plans.chunkings), index)

@@ -49,11 +49,10 @@ class Plans:
         """The columns of the given plans, in their order."""
         rows = list(plans)
         codes = _codes(((), *(row.chunk_layers for row in rows)))
-        columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
-        columns["chunk_layers"] = [codes[row.chunk_layers] for row in rows]
-        return cls(
-            **{name: np.array(column, dtype=np.int64) for name, column in columns.items()}, chunkings=tuple(codes)
-        )
+        values = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+        values["chunk_layers"] = [codes[row.chunk_layers] for row in rows]
+        columns = np.array([*values.values()], dtype=np.int64)
+        return cls(**dict(zip(values, columns, strict=True)), chunkings=tuple(codes))
 
     @classmethod
     def filled(cls, columns: Mapping[str, IntColumn], chunkings: tuple[tuple[int, ...], ...] = ((),)) -> Self:
@@ -79,9 +78,14 @@ class Plans:
         return len(self.tp)
 
     def __getitem__(self, index: int) -> Plan:
-        row = {name: getattr(self, name).item(index) for name in _COUNTS}
-        chosen = {name: kind(getattr(self, name).item(index)) for name, kind in _CHOICES.items()}
-        return Plan(**row, **chosen, chunk_layers=self.chunkings[self.chunk_layers.item(index)])
+        # Columns hold what plans may have, so that nothing is checked again.
+        plan = object.__new__(Plan)
+        for name in _COUNTS:
+            object.__setattr__(plan, name, getattr(self, name).item(index))
+        for name, kind in _CHOICES.items():
+            object.__setattr__(plan, name, kind(getattr(self, name).item(index)))
+        object.__setattr__(plan, "chunk_layers", self.chunkings[self.chunk_layers.item(index)])
+        return plan
 
     @property
     def num_gpus(self) -> IntColumn:
