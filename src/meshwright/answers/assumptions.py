@@ -47,7 +47,7 @@ def _attention(inputs: Inputs) -> str:
     job = inputs.job
     if job.attended_length == job.sequence_length:
         return "causal attention"
-    return f"causal attention within documents of {job.attended_length} tokens, which share the work evenly"
+    return f"causal attention within documents of {job.attended_length} tokens, as much on every rank"
 
 
 def _gradients(inputs: Inputs) -> str:

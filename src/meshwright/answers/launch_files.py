@@ -26,6 +26,7 @@ from meshwright.layout.plan import Plan
 from meshwright.search.any_fits import any_fits
 from meshwright.search.nearest import nearest_legal
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import Job
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.units import format_seconds
 from meshwright.version import VERSION
@@ -172,6 +173,7 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
         *(f"Replaced: {each}." for each in replaced),
         *_of_the_config(launch, carried),
         *_unscaled(launch),
+        *_packed(job),
         *beyond_positions(inputs),
         "The prediction assumes:",
         *(f"  {each}" for each in assumptions(inputs)),
@@ -199,4 +201,15 @@ def _unscaled(launch: Launch) -> list[str]:
     return [
         f"{launch.table.framework} has no scaled rotary positions ({kind} in the model's config.json) and trains plain "
         "ones: weights that were trained with scaled ones do not go on as they were."
+    ]
+
+
+def _packed(job: Job) -> list[str]:
+    """What the data has to be for attention to stay within documents, where the price takes it to."""
+    if job.attended_length == job.sequence_length:
+        return []
+    return [
+        f"The price is for documents of {job.attended_length} tokens packed into sequences: the data has to be packed "
+        "so, and its loader has to tell the attention kernel where documents end. Else a step takes as long as with "
+        "whole sequences."
     ]
