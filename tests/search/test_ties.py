@@ -303,7 +303,7 @@ def test_the_best_plan_that_was_published_stands_beside_another_one() -> None:
 
 
 def test_a_recommended_plan_that_was_published_stands_alone() -> None:
-    job = Job(sequence_length=8192, global_batch=512)
+    job = Job(sequence_length=8192, global_batch=128)
     result = find(read_inputs("llama-3.1-8b", "1x8:h100", job, runtime="megatron-core@nemo-24.11"))
     assert has_published_layout(Plans.of([result.best[0].plan]), result.inputs).item()
     (line,) = proven_lines(result)

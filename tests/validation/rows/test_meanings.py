@@ -12,7 +12,7 @@ from meshwright.validation.rows.meanings import meanings
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.said import Taken, with_behaviours_over
 from meshwright.validation.rows.settings import base_runtime, runtime_of, settings
-from meshwright.validation.rows.siblings import as_known
+from meshwright.validation.rows.siblings import as_known, as_strangers
 from meshwright.validation.rows.table import Row, normalised, read_rows
 from tables import llama
 
@@ -343,3 +343,12 @@ def test_states_of_a_stranger_are_priced_and_said() -> None:
     assert (silent["with"], silent["assumed"]) == ("", "")
     (named,) = as_known([_stranger(runtime="pytorch-fsdp1", precision_detail="all bf16", settings="unfused-adamw")])
     assert named["with"] == ""
+
+
+def test_modules_are_taken_from_siblings_where_the_row_recomputes_some_alone() -> None:
+    """Rows of MLPerf that print no recomputation were refused with the modules of the others of their model."""
+    rows = [row for row in read_rows() if row["dataset"] == "mlperf" and row["model"] == "DeepSeek-V3"]
+    strangers = as_strangers(rows)
+    assert {row["recompute"] for row in rows} == {"none", "selective"}
+    assert all(read_case(row).plan.recompute != Recompute.FULL for row in strangers)
+    assert not any(row["recompute_modules"] for row in strangers if row["recompute"] == "none")

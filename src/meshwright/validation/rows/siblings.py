@@ -8,6 +8,7 @@ from functools import cache
 
 from meshwright.errors import InvalidInput, UnknownName
 from meshwright.specs import catalog
+from meshwright.specs.choices import RECOMPUTE_NAMES, Recompute
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_model import read_model
 from meshwright.validation.rows.meanings import meanings
@@ -207,9 +208,12 @@ def _same_run(one: Row, other: Row) -> bool:
 
 
 def _blanks(row: Row, alike: Sequence[Row]) -> Row:
-    """The blank columns of a row in which all others have the same."""
+    """The blank columns of a row in which all others have the same; modules where it recomputes some."""
     common = {name: values.pop() for name in UNPRINTED if len(values := {each[name] for each in alike}) == 1}
-    return {name: value for name, value in common.items() if value and not row[name]}
+    taken = {name: value for name, value in common.items() if value and not row[name]}
+    if (row["recompute"] or taken.get("recompute")) != RECOMPUTE_NAMES[Recompute.SELECTIVE]:
+        taken.pop("recompute_modules", None)
+    return taken
 
 
 def _settings(alike: Sequence[Row], read: Row) -> Row:
