@@ -100,7 +100,8 @@ def test_blanks_are_as_the_words_and_the_configurations_of_the_framework_say(sai
         ({"runtime": "megatron-core", "notes": "SFT finetuning, packed; MFU printed"}, "200"),
         ({"runtime": "megatron-core", "notes": "SFT run (not pre-training), packed sequences;"}, "200"),
         ({"runtime": "megatron-core", "notes": "SFT run, not packed"}, ""),
-        ({"runtime": "accelerate", "source": "fine-tuning on SQuAD"}, "200"),
+        ({"runtime": "accelerate", "source": "fine-tuning on packed SQuAD"}, "200"),
+        ({"runtime": "accelerate", "source": "fine-tuning on SQuAD"}, ""),
         ({"runtime": "accelerate", "notes": "packed sequences"}, ""),
     ],
 )
