@@ -44,6 +44,8 @@ def main() -> None:
     page.write_text(filled(page.read_text("utf-8"), "verified", verified()), "utf-8")
     page = ROOT / "docs" / "fine-tuning.md"
     page.write_text(filled(page.read_text("utf-8"), "adapters", adapted()), "utf-8")
+    page = ROOT / "docs" / "time.md"
+    page.write_text(filled(page.read_text("utf-8"), "documents", packed()), "utf-8")
     page = ROOT / "docs" / "logs.md"
     page.write_text(filled(page.read_text("utf-8"), "logs", logged()), "utf-8")
     page = ROOT / "docs" / "compare.md"
@@ -80,6 +82,16 @@ def adapted() -> str:
     words += ["--seq-len", "4096", "--global-batch", "32"]
     printed = run("-m", "meshwright.cli", *words)
     return f"$ meshwright {' '.join(words)}\n{printed.partition('Memory of')[0].rstrip()}"
+
+
+def packed() -> str:
+    """Commands that plan whole sequences, and documents packed into them, each with its best plan and its pace."""
+    shown = []
+    for documents in ([], ["--document-length", "4096"], ["--document-length", "512"]):
+        words = ["plan", "llama-3.1-8b", "1x8:h100", "--seq-len", "32k", "--global-batch", "64", *documents]
+        best = run("-m", "meshwright.cli", *words).partition("\n\n")[2].splitlines()[:2]
+        shown += [f"$ meshwright {' '.join(words)}", "...", *best]
+    return "\n".join(shown)
 
 
 def picture() -> str:

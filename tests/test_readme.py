@@ -42,17 +42,18 @@ def test_the_page_about_the_plan_file_shows_a_real_one(writer: ModuleType) -> No
 
 
 @pytest.mark.parametrize(
-    ("page", "write"),
+    ("page", "mark", "write"),
     [
-        ("explain", "explained"),
-        ("limits", "limited"),
-        ("logs", "logged"),
-        pytest.param("sweep", "swept", marks=pytest.mark.clients("pyarrow")),
+        ("explain", "explain", "explained"),
+        ("limits", "limits", "limited"),
+        ("logs", "logs", "logged"),
+        ("time", "documents", "packed"),
+        pytest.param("sweep", "sweep", "swept", marks=pytest.mark.clients("pyarrow")),
     ],
 )
-def test_pages_show_what_is_printed_now(writer: ModuleType, page: str, write: str) -> None:
+def test_pages_show_what_is_printed_now(writer: ModuleType, page: str, mark: str, write: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
-    assert writer.filled(text, page, getattr(writer, write)()) == text
+    assert writer.filled(text, mark, getattr(writer, write)()) == text
 
 
 def test_the_page_about_sweeps_shows_the_file_of_the_examples(writer: ModuleType) -> None:
