@@ -34,7 +34,7 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
     >>> [round(float(optimizer_time(Plan(dp=8, zero=zero), LLAMA, 1e9)) * 1e3, 2) for zero in (0, 1)]
-    [15.35, 3.33]
+    [15.49, 3.36]
     """
     half, width = inputs.runtime.storage.weights == "half", inputs.runtime.storage.weight_bytes
     gradient = inputs.gradient_bytes if half else width
