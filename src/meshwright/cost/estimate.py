@@ -16,7 +16,7 @@ from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import Fit, Verdict, fit_of
 from meshwright.cost.memory.timeline import Moment
 from meshwright.cost.unit import UnitTime
-from meshwright.distinct import combined, gathered
+from meshwright.distinct import combined, gathered, spread
 from meshwright.layout.plan import Plan
 from meshwright.reprs import lines_of
 from meshwright.units import format_gib, format_seconds
@@ -125,7 +125,7 @@ class Estimates(Footprints):
         """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
         # Of every kind of stage, (w,), then of the slowest stage of each plan, (n,).
         each, slowest = self.works.forward.plus(self.works.backward), self.work.take(self.slowest)
-        return combined(lambda part: column(part).take(slowest) * self.plans.num_microbatches, each)
+        return combined(lambda part: spread(part, slowest) * self.plans.num_microbatches, each)
 
     @cached_property
     def stage_time(self) -> UnitTime:

@@ -161,11 +161,15 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     (shape, kind), row = distinct_rows(runs.shapes.of_plan.take(runs.stages.plan), kind.take(runs.pipelines.of_stage))
     # How often each pair has every piece of the model, (w,), and the seconds of each pair.
     pieces = units.embedding, units.head, *units.layers, *units.layers_not_recomputed
-    times, share = [count.take(kind) for count in (embedding, head, *counts)], 1 / copies.take(kind)
+    times, share = [(1.0 * count).take(kind) for count in (embedding, head, *counts)], 1 / copies.take(kind)
+    shared = some(copies > 1)
 
     def seconds(*parts: Floats) -> Floats:
         going = [pair for pair in zip(parts, times, strict=False) if some(pair[0])]
-        return total(spread(part, shape) * count for part, count in going) * share if going else 0.0 * share
+        if not going:
+            return 0.0
+        whole = total(spread(part, shape) * count for part, count in going)
+        return whole * share if shared else whole
 
     return _Works(combined(seconds, *pieces), row)
 
