@@ -92,11 +92,11 @@ class Footprints:
         dealt = np.flatnonzero(self.plans.ep.take(self.stages.plan.take(stages)) > 1)
         if not len(dealt):
             return more
-        rows, unequal = stages[dealt], self.inputs.with_expert_spread(expert_spread().most)
-        pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage[rows])
+        rows, unequal = stages.take(dealt), self.inputs.with_expert_spread(expert_spread().most)
+        pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage.take(rows))
         own, runs = self.stages.some(rows), self.runs.some(rows)
         steps = stage_steps(own, pipelines, runs, self.plans, unequal, self.held.steps)
-        more[dealt] = steps.reserved(unequal) - self.held.reserved[rows]
+        more[dealt] = steps.reserved(unequal) - self.held.reserved.take(rows)
         return more
 
     @cached_property
@@ -193,8 +193,10 @@ def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:
     [1, 3]
     """
     largest = stages.largest(values)
-    # Rows with the largest value of their plan, the last one first, so that the first one is written last.
-    last_first = np.flatnonzero(values == largest.take(stages.plan))[::-1]
-    rows = np.empty_like(stages.start)
-    rows[stages.plan[last_first]] = last_first
+    found = np.flatnonzero(values == largest.take(stages.plan))
+    if len(found) == len(largest):
+        return found
+    # Where several rows hold the largest value of their plan the first one is written last.
+    rows, last_first = np.empty_like(stages.start), found[::-1]
+    rows[stages.plan.take(last_first)] = last_first
     return rows

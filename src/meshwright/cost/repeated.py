@@ -62,4 +62,4 @@ def repeated_parts(plan: Layout, kind: LayerKind) -> Repeated:
 
 def _chosen(modules: Ints, module: RecomputeModules) -> Ints:
     """1 where a module is among those of a plan, else 0."""
-    return modules // int(module) & 1
+    return modules >> int(module).bit_length() - 1 & 1

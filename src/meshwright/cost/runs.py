@@ -53,5 +53,5 @@ class Runs(NamedTuple):
     def some(self, rows: IntColumn) -> Runs:
         """Those of the chosen stages of plans, with the stages that these are like alone. rows: shape (c,)."""
         (own,), of_stage = distinct_rows(self.of_stage.take(rows))
-        pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage[own])
+        pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage.take(own))
         return self._replace(stages=self.stages.some(own), pipelines=pipelines, of_stage=of_stage)

@@ -108,7 +108,7 @@ class Weights(NamedTuple):
     @classmethod
     def of(cls, plans: Plans, stages: Stages) -> Self:
         """Those of pipelines; plans: shape (p,); stages: theirs, shape (q,)."""
-        degrees = (getattr(plans, name)[stages.plan] for name in WEIGHTS)
+        degrees = (getattr(plans, name).take(stages.plan) for name in WEIGHTS)
         held = (*stages.layers.T, stages.stage, stages.embedding * 1, stages.head * 1)
         distinct, index = distinct_rows(*degrees, *held)
         row = np.zeros(len(distinct[0]), dtype=np.int64)
@@ -136,14 +136,14 @@ class Pipelines(NamedTuple):
 
     def of_plans(self, index: IntColumn) -> tuple[Pipelines, Stages]:
         """Those of the chosen plans, and all their stages."""
-        of_plan = self.of_plan[index]
+        of_plan = self.of_plan.take(index)
         stages, of_stage = self.stages.spread(of_plan)
         return self._replace(of_plan=of_plan, of_stage=of_stage), stages
 
     @property
     def of_weights(self) -> IntColumn:
         """For every stage of every plan its like among `weights`, shape (r,)."""
-        return self.weights.of_stage[self.of_stage]
+        return self.weights.of_stage.take(self.of_stage)
 
 
 def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tuple[Pipelines, Stages]:

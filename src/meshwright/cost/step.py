@@ -34,17 +34,8 @@ from meshwright.schedules.records import bubble_time
 from meshwright.specs.inputs import Inputs
 
 
-class _Works(NamedTuple):
-    """Seconds of one micro-batch on the stages of plans."""
-
-    each: UnitTime
-    """Of every pair of a micro-batch's shape and a stage's layers and ends that there is, shape (w,)."""
-    row: IntColumn
-    """The pair of every stage of the runs, shape (s,)."""
-
-
-class _Slowest(NamedTuple):
-    """Seconds of one micro-batch on the stage with the most work, through both passes; shape (n,)."""
+class _Both(NamedTuple):
+    """Seconds of one micro-batch on stages, through both passes; shape (n,)."""
 
     compute: Floats
     tensor: Floats
@@ -61,6 +52,17 @@ class _Slowest(NamedTuple):
         exposed = combined(operator.add, work.exposed_forward, work.exposed_backward)
         compute = work.forward.total + work.backward.total
         return cls(compute, *exposed, host=work.host, total=work.total, passes=work.passes)
+
+
+class _Works(NamedTuple):
+    """Seconds of one micro-batch on the stages of plans."""
+
+    each: UnitTime
+    """Of every pair of a micro-batch's shape and a stage's layers and ends that there is, shape (w,)."""
+    both: _Both
+    """The same through both passes."""
+    row: IntColumn
+    """The pair of every stage of the runs, shape (s,)."""
 
 
 def estimate_plans(
@@ -96,7 +98,7 @@ def estimates_of(footprints: Footprints, times: ShapeTimes | None = None) -> Est
     """
     units = _units(footprints, times)
     works, runs = _works(footprints, units), footprints.runs
-    slowest = first_largest(column(works.each.total).take(works.row), runs.stages)
+    slowest = first_largest(column(works.both.total).take(works.row), runs.stages)
     work = works.row.take(runs.of_stage)
     return Estimates(
         **{field.name: getattr(footprints, field.name) for field in fields(Footprints)},
@@ -140,7 +142,7 @@ def stage_costs(
     )
     footprints = Footprints.of(plans, pipelines, stages, inputs)
     works = _works(footprints, _units(footprints, times))
-    return column(works.each.total)[works.row[footprints.runs.of_stage]], footprints
+    return column(works.both.total)[works.row[footprints.runs.of_stage]], footprints
 
 
 def _units(footprints: Footprints, times: ShapeTimes | None) -> UnitTimes:
@@ -171,7 +173,8 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
         whole = total(spread(part, shape) * count for part, count in going)
         return whole * share if shared else whole
 
-    return _Works(combined(seconds, *pieces), row)
+    each = combined(seconds, *pieces)
+    return _Works(each, _Both.of(each), row)
 
 
 def _pipeline(footprints: Footprints, units: UnitTimes, plans: Layout, slowest: PassTimes) -> PipelineTimes:
@@ -218,7 +221,7 @@ def _waterfall(
     inputs, pipelines, pipeline = footprints.inputs, footprints.pipelines.plans, footprints.pipelines.of_plan
     own = works.row.take(slowest)
     own = own[0] if len(own) == 1 else own
-    of_runs = _micro_batches(footprints, units, gathered(_Slowest.of(works.each), own))
+    of_runs = _micro_batches(footprints, units, gathered(works.both, own))
     exposed = footprints.stages.largest(_exposed_weights(footprints, units, works.each, work))
     whole = gathered(of_runs, footprints.runs.of_plan)._replace(
         exposed_dp_s=exposed + rows_of(tied_embedding_exchange(pipelines, inputs).exposed(inputs), pipeline),
@@ -227,7 +230,7 @@ def _waterfall(
     return Waterfall(*(filled(part, len(pipeline)) for part in whole))
 
 
-def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Slowest) -> Waterfall[Floats]:
+def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Both) -> Waterfall[Floats]:
     """What of a step every run has, shape (k,): all but what data parallelism exchanges and the optimizer."""
     inputs, plans = footprints.inputs, alone(footprints.runs.plans)
     count, idle = plans.num_microbatches, bubble_time(plans.schedule, _pipeline(footprints, units, plans, work.passes))
@@ -248,8 +251,8 @@ def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Slowest) -> 
 def _optimizer_time(footprints: Footprints) -> FloatColumn:
     """Seconds of the optimizer on the slowest stage of every pipeline, shape (p,)."""
     weights, held = footprints.pipelines.weights, footprints.held_parameters
-    seconds = column(optimizer_time(weights.each, footprints.inputs, held.trained, held.experts))[weights.of_stage]
-    return footprints.pipelines.stages.largest(seconds)
+    each = column(optimizer_time(weights.each, footprints.inputs, held.trained, held.experts))
+    return footprints.pipelines.stages.largest(each.take(weights.of_stage))
 
 
 def _exposed_weights(footprints: Footprints, units: UnitTimes, works: UnitTime, work: IntColumn) -> FloatColumn:

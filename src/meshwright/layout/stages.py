@@ -93,7 +93,7 @@ class Stages:
 
     def some(self, rows: IntColumn) -> Stages:
         """The chosen rows, each still of its plan, which may have others."""
-        return _Spread(self, self.plan[rows], np.arange(len(rows)), rows)
+        return _Spread(self, self.plan.take(rows), np.arange(len(rows)), rows)
 
     def some_of_each(self, rows: IntColumn) -> Stages:
         """The chosen rows, in order, at least one of every plan."""

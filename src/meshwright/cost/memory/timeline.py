@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, filled, some, total
+from meshwright.distinct import spread
 from meshwright.units import GIB
 
 
@@ -132,11 +133,11 @@ class MemoryTimeline:
 
     def highest(self, ranks: IntColumn | slice = slice(None)) -> IntColumn:
         """The first of the moments with the most allocated, by its place, 0 first; once all have been played."""
-        most = filled(self._moments[0].total, self._ranks)[ranks]
+        most = _chosen(filled(self._moments[0].total, self._ranks), ranks)
         place = np.zeros(len(most), dtype=np.int8)
         for index, snapshot in enumerate(self._moments[1:], start=1):
             total = _chosen(snapshot.total, ranks)
-            np.copyto(place, index, where=total > most, casting="unsafe")
+            np.maximum(place, np.int8(index) * (total > most), out=place)
             most = np.maximum(most, total)
         return place
 
@@ -160,19 +161,20 @@ class MemoryTimeline:
 
     def _of_component(self, component: str, place: IntColumn, ranks: IntColumn | slice) -> FloatColumn:
         """Of what is allocated then, that of one component; place: of the moment of each; bytes, shape (k,)."""
-        of_names: dict[str, list[Floats]] = {}
+        of_names: dict[str, list[Floats | None]] = {}
         for index, snapshot in enumerate(self._moments):
             for name, each in snapshot.allocated.items():
                 if each.component == component:
-                    of_names.setdefault(name, [0.0] * len(self._moments))[index] = each.size
-        whole: Floats = 0.0
+                    of_names.setdefault(name, [None] * len(self._moments))[index] = each.size
+        parts: list[Floats] = []
         for sizes in of_names.values():
-            # The size of one name at each rank's peak: take the new one wherever it changes and the peak is not over.
-            size = _chosen(sizes[0], ranks)
-            for index, (before, now) in enumerate(pairwise(sizes), start=1):
-                size = size if now is before else np.where(place >= index, _chosen(now, ranks), size)
-            whole = whole + size
-        return filled(whole, len(place))
+            # Under one name at each rank's peak: every size that it has, at the moments that it has it.
+            changes = [index for index, (before, now) in enumerate(pairwise(sizes), start=1) if now is not before]
+            for first, end in pairwise((0, *changes, len(sizes))):
+                if (size := sizes[first]) is not None:
+                    own = _chosen(size, ranks)
+                    parts.append(((first <= place) & (place < end)) * own if changes else own)
+        return filled(total(parts) if parts else 0.0, len(place))
 
     def events(self, rank: int) -> list[MemoryEvent]:
         """What one rank allocates and releases, in order, without what is of 0 bytes."""
@@ -207,7 +209,7 @@ _NOTHING = _Allocation("", 0.0)
 
 
 def _chosen(size: Floats, ranks: IntColumn | slice) -> Floats:
-    return size[ranks] if np.ndim(size) else size  # type: ignore[index]
+    return size[ranks] if isinstance(ranks, slice) and np.ndim(size) else spread(size, ranks)
 
 
 class _Snapshot(NamedTuple):
