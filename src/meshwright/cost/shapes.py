@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 
 from meshwright.arrays import IntColumn
-from meshwright.distinct import distinct_rows, gathered
+from meshwright.distinct import distinct_rows, first_rows, gathered
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import COLUMNS, Layout, Plans, of_rows
@@ -108,11 +108,8 @@ class Weights(NamedTuple):
     @classmethod
     def of(cls, plans: Plans, stages: Stages) -> Self:
         """Those of pipelines; plans: shape (p,); stages: theirs, shape (q,)."""
-        degrees = (getattr(plans, name).take(stages.plan) for name in WEIGHTS)
-        held = (*stages.layers.T, stages.stage, stages.embedding * 1, stages.head * 1)
-        distinct, index = distinct_rows(*degrees, *held)
-        row = np.zeros(len(distinct[0]), dtype=np.int64)
-        row[index] = np.arange(len(index))
+        degrees = (getattr(plans, name).take(stages.plan) for name in WEIGHTS) if len(plans) > 1 else ()
+        row, index = first_rows(*degrees, *stages.layers.T, stages.stage, stages.embedding * 1, stages.head * 1)
         rows = stages.plan[row]
         return cls(plans.some(rows), stages.apart(row), index, of_rows(alone(plans), rows))
 

@@ -133,7 +133,7 @@ def placement(degree: Ints, stride: Ints, block: int, world: int) -> Placement:
     >>> placement(3, 1, 8, 24)
     Placement(members_per_block=1, blocks=2)
     """
-    if block >= world:
+    if block >= world or not some(degree > 1):
         return Placement(degree, 1)
     # Products of whole quotients tell what divides what; remainders take NumPy several times as long.
     span = degree * stride

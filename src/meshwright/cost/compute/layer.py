@@ -129,7 +129,7 @@ def _timed(parts: LayerParts[Kernels], inputs: Inputs, slower: float) -> LayerPa
 
 def _timed_kernels(kernels: Kernels, inputs: Inputs, slower: float) -> TimedKernels:
     passes = elementwise_time(kernels.moved_bytes, inputs.cluster.accelerator) + kernels.fixed_s
-    return TimedKernels(Work(kernels.gemm, kernels.attention, passes).scaled(slower), kernels.moved_bytes)
+    return TimedKernels(Work(slower * kernels.gemm, slower * kernels.attention, slower * passes), kernels.moved_bytes)
 
 
 def _recomputed(

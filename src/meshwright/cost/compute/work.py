@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import NamedTuple
 
 from meshwright.arrays import BoolColumn, Floats, Numbers, where
@@ -23,7 +22,7 @@ class Work(NamedTuple):
 
     def scaled(self, factor: Numbers) -> Work:
         """Every kind times a factor."""
-        return combined(lambda part: part * factor, self)
+        return Work(self.gemm * factor, self.attention * factor, self.elementwise * factor)
 
     def where(self, condition: bool | BoolColumn) -> Work:
         """Nothing where the condition does not hold."""
@@ -31,7 +30,7 @@ class Work(NamedTuple):
 
     def plus(self, other: Work) -> Work:
         """The sum, kind by kind."""
-        return combined(operator.add, self, other)
+        return Work(self.gemm + other.gemm, self.attention + other.attention, self.elementwise + other.elementwise)
 
 
 NO_WORK = Work(0.0, 0.0, 0.0)
