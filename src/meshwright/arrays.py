@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, reduce
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -44,6 +44,16 @@ Second = TypeVar("Second", bound=Numbers)
 def column(values: Column | float) -> Column:
     """The answer of a formula that was asked for many plans, which is a column."""
     return np.asarray(values)
+
+
+def parted(values: FloatColumn) -> Iterable[Floats]:
+    """What stands along the first axis: columns, or numbers of Python's, which it multiplies faster than NumPy's.
+
+    >>> [type(each).__name__ for each in parted(np.ones(2))], [each.shape for each in parted(np.ones((2, 3)))]
+    (['float', 'float'], [(3,), (3,)])
+    """
+    parts: Iterable[Floats] = values.tolist() if values.ndim == 1 else values
+    return parts
 
 
 def filled(values: Floats, rows: int) -> FloatColumn:
@@ -129,6 +139,15 @@ def root(values: Numbers) -> Floats:
     (2.0, [2.0, 3.0])
     """
     return np.sqrt(values) if isinstance(values, np.ndarray) else sqrt(values)
+
+
+def ceiling(values: Numbers) -> Floats:
+    """`np.ceil`, likewise.
+
+    >>> ceiling(1.5), ceiling(np.array([1.5, 4])).tolist()
+    (2.0, [2.0, 4.0])
+    """
+    return np.ceil(values) if isinstance(values, np.ndarray) else float(ceil(values))
 
 
 def blocks(rows: int) -> Iterator[slice]:

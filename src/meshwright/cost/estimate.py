@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Amount, FloatColumn, IntColumn, column, total
+from meshwright.arrays import Amount, FloatColumn, IntColumn, column, filled, total
 from meshwright.cost.compute.work import Work
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.footprint import Footprints
@@ -16,7 +16,7 @@ from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import Fit, Verdict, fit_of
 from meshwright.cost.memory.timeline import Moment
 from meshwright.cost.unit import UnitTime
-from meshwright.distinct import combined, gathered, spread
+from meshwright.distinct import combined, spread
 from meshwright.layout.plan import Plan
 from meshwright.reprs import lines_of
 from meshwright.units import format_gib, format_seconds
@@ -130,7 +130,7 @@ class Estimates(Footprints):
     @cached_property
     def stage_time(self) -> UnitTime:
         """Seconds of one micro-batch on each stage, shape (r,)."""
-        return gathered(self.works, self.work)
+        return combined(lambda part: filled(spread(part, self.work), len(self.work)), self.works)
 
     @cached_property
     def passes(self) -> tuple[FloatColumn, FloatColumn]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers, larger, smaller
+from meshwright.arrays import Floats, Ints, Numbers, ceiling, larger, root, smaller
 from meshwright.distinct import distinct_values
 from meshwright.errors import NotModelled
 from meshwright.layout.plans import Layout
@@ -58,7 +58,7 @@ def routed_rows(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers) 
     if capacity is None:
         mean = 1.0 * plan.etp * tokens * experts.active
         return Rows(mean, mean * hottest_over_mean(plan, inputs, kind, tokens))
-    padded = 1.0 * plan.etp * experts.count * np.ceil(capacity * tokens * experts.active / experts.count)
+    padded = 1.0 * plan.etp * experts.count * ceiling(capacity * tokens * experts.active / experts.count)
     return Rows(padded, padded)
 
 
@@ -88,7 +88,7 @@ def hottest_over_mean(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Num
     if job.expert_imbalance is not None:
         return smaller(job.expert_imbalance, most)
     rows = larger(1.0 * plan.etp * tokens * experts.active, 1.0)
-    spread = np.sqrt(inputs.expert_spread**2 / per_rank + 1.0 / rows)
+    spread = root(inputs.expert_spread**2 / per_rank + 1.0 / rows)
     return smaller(1.0 + expected_largest(plan.ep) * spread, most)
 
 
@@ -101,9 +101,10 @@ def expected_largest(ranks: Ints) -> Floats:
     >>> [round(float(expected_largest(ranks)), 2) for ranks in (1, 8, 64)]
     [0.0, 1.43, 2.34]
     """
-    counts, _, index = distinct_values(np.ravel(ranks))
-    largest = np.array([NORMAL.inv_cdf((each - 0.375) / (each + 0.25)) for each in counts])
-    return largest[np.reshape(index, np.shape(ranks))]
+    if not isinstance(ranks, np.ndarray):
+        return NORMAL.inv_cdf((ranks - 0.375) / (ranks + 0.25))
+    counts, _, index = distinct_values(ranks)
+    return np.array([expected_largest(each) for each in counts.tolist()])[index]
 
 
 def missed_share(candidates: int, in_block: Numbers, active: int) -> Floats:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.arrays import Floats, Ints, Numbers, ceiling
 from meshwright.cost.compute.alignment import unaligned_slowdown
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.gemm import gemm_time
@@ -133,7 +131,7 @@ def fused_attention_time(
     pairs = attended_pairs(sequence, window)
     flop = 2.0 * batch * heads * width * pairs / parts
     short = 1 + constants.half_sequence * launches / (2 * pairs / sequence)
-    tiles = batch * heads * np.ceil(sequence / parts / QUERY_TILE)
+    tiles = batch * heads * ceiling(sequence / parts / QUERY_TILE)
     idle = 1 + constants.occupancy * accelerator.multiprocessors / tiles
     return launches * constants.launch_s + flop / (constants.efficiency * peak_flops) * short * idle
 

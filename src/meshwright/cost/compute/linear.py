@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers, column
+from meshwright.arrays import Floats, Ints, Numbers, column, parted
 from meshwright.cost.compute.alignment import UnalignedSlowdown, unaligned_slowdown
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.slowdown import sustained_slowdown
@@ -107,7 +107,7 @@ def products_time(
         sizes[part], slower[part] = linear[part], unaligned[part]
     m, n, k = sizes[[0, 0, 1]], sizes[[1, 2, 2]], sizes[[2, 1, 0]]
     kernels = accelerator, peak_flops, element_bytes, number_format, groups
-    return Gemm(*column(gemm_time(m, n, k, *kernels, sustained=sustained, unaligned=slower)))
+    return Gemm(*parted(column(gemm_time(m, n, k, *kernels, sustained=sustained, unaligned=slower))))
 
 
 class Projections(NamedTuple):
@@ -147,7 +147,7 @@ def projection_times(linears: Projections, inputs: Inputs) -> Products:
             size[place] = own
     rows, outputs, features = sizes
     times = np.asarray(linear_time(rows, outputs, features, inputs))
-    each = iter([Gemm(*times[:, place]) for place in range(len(every))])
+    each = iter([Gemm(*parted(times[:, place])) for place in range(len(every))])
     into, block, others = (tuple(islice(each, len(group))) for group in groups)
     return into, block, others
 

@@ -131,9 +131,10 @@ class MemoryTimeline:
         logits = [each.size for each in self._allocated.values() if each.component == "logits"]
         return np.where(total(logits) > 0, self._beside_logits, 0.0) if logits else 0.0
 
-    def highest(self, ranks: IntColumn | slice = slice(None)) -> IntColumn:
+    def highest(self, ranks: IntColumn | None = None) -> IntColumn:
         """The first of the moments with the most allocated, by its place, 0 first; once all have been played."""
-        most = _chosen(filled(self._moments[0].total, self._ranks), ranks)
+        first = filled(self._moments[0].total, self._ranks)
+        most = first if ranks is None else first.take(ranks)
         place = np.zeros(len(most), dtype=np.int8)
         for index, snapshot in enumerate(self._moments[1:], start=1):
             total = _chosen(snapshot.total, ranks)
@@ -153,13 +154,13 @@ class MemoryTimeline:
         most = reduce(np.maximum, (snapshot.total for snapshot in self._moments))
         return filled(most, self._ranks)
 
-    def peak(self, ranks: IntColumn | slice = slice(None)) -> Peak:
+    def peak(self, ranks: IntColumn | None = None) -> Peak:
         """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
         place = self.highest(ranks)
         codes = np.array([snapshot.moment for snapshot in self._moments])[place]
         return Peak(codes, *(self._of_component(component, place, ranks) for component in Peak._fields[1:]))
 
-    def _of_component(self, component: str, place: IntColumn, ranks: IntColumn | slice) -> FloatColumn:
+    def _of_component(self, component: str, place: IntColumn, ranks: IntColumn | None) -> FloatColumn:
         """Of what is allocated then, that of one component; place: of the moment of each; bytes, shape (k,)."""
         of_names: dict[str, list[Floats | None]] = {}
         for index, snapshot in enumerate(self._moments):
@@ -208,8 +209,8 @@ class _Allocation(NamedTuple):
 _NOTHING = _Allocation("", 0.0)
 
 
-def _chosen(size: Floats, ranks: IntColumn | slice) -> Floats:
-    return size[ranks] if isinstance(ranks, slice) and np.ndim(size) else spread(size, ranks)
+def _chosen(size: Floats, ranks: IntColumn | None) -> Floats:
+    return size if ranks is None else spread(size, ranks)
 
 
 class _Snapshot(NamedTuple):
