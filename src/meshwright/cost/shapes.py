@@ -154,20 +154,17 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
     >>> stages.layers[:, 0].tolist(), stages.plan.tolist()
     ([16, 16, 8, 8, 8, 8], [0, 0, 1, 1, 1, 1])
     """
-    # First as many micro-batches as plans have, which leaves fewer rows to fill pipelines in.
-    apart = distinct_shapes(plans, PIPELINE)
-    distinct = distinct_shapes(filling(apart.plans), PIPELINE)
-    of_plan = distinct.of_plan.take(apart.of_plan)
-    stages, alike = signature_stages(inputs, distinct.plans, keep_all=keep_all_stages)
+    distinct, of_plan = distinct_shapes(filling(plans), PIPELINE)
+    stages, alike = signature_stages(inputs, distinct, keep_all=keep_all_stages)
     stages = _with_prediction(stages, inputs)
     of_plans, of_stage = stages.spread(of_plan)
     pipelines = Pipelines(
-        plans=distinct.plans,
+        plans=distinct,
         stages=stages,
         of_plan=of_plan,
         of_stage=of_stage,
         alike=alike,
-        weights=Weights.of(distinct.plans, stages),
+        weights=Weights.of(distinct, stages),
     )
     return pipelines, of_plans
 

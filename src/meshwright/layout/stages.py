@@ -173,11 +173,13 @@ def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
     autograd splits the backward pass; enough for the worst stage, not for a listing.
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
-    return signature_stages(inputs, plans, keep_all=keep_all)[0]
+    return signature_stages(inputs, filling(plans), keep_all=keep_all)[0]
 
 
 def signature_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> tuple[Stages, IntColumn]:
-    """The same, and for every stage a number that stages of the same signature and place share, shape (r,)."""
+    """The same of plans that `filling` leaves, and for every stage a number that those of the same signature and place
+    share, shape (r,).
+    """
     (signatures, index), given = distinct_signatures(plans), _Given.of(inputs)
     tables = [
         _signature(given, _pipeline(row[:-4], plans.chunkings), row[-4:], keep_all)
@@ -195,11 +197,10 @@ def signature_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> tuple[S
 def distinct_signatures(plans: Plans) -> tuple[list[IntColumn], IntColumn]:
     """The distinct rows of the columns of plans that their stages depend on, and the row of every plan.
 
-    plans: shape (n,). Returns columns of shape (k,) and an index of shape (n,).
+    plans: that `filling` leaves, shape (n,). Returns columns of shape (k,) and an index of shape (n,).
     """
-    filled = filling(plans)
     split = [getattr(plans, name) for name in PipelineSplit._fields]
-    turns = plans.schedule, filled.num_microbatches, filled.microbatch_group, plans.recompute_layers
+    turns = plans.schedule, plans.num_microbatches, plans.microbatch_group, plans.recompute_layers
     return distinct_rows(*split, *turns)
 
 

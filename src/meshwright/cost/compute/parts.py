@@ -6,7 +6,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.compute.work import Work
-from meshwright.distinct import combined
 
 Each = TypeVar("Each")
 
@@ -25,7 +24,7 @@ class Kernels(NamedTuple):
 
     def scaled(self, factor: Numbers) -> Kernels:
         """All of them `factor` times."""
-        return combined(lambda part: part * factor, self)
+        return Kernels(*(part * factor for part in self))
 
 
 class TimedKernels(NamedTuple):

@@ -101,7 +101,7 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
         working=working,
         logits=kept(held.head, end.working) + np.maximum(held.in_flight_at_head - 1, 0).take(of_stage) * waiting,
         unjoined=kept(held.head, end.unjoined),
-        messages=np.where(is_pipelined(pipelines), _message_bytes(runs, shape, end, output, inputs), 0.0),
+        messages=np.where(is_pipelined(pipelines), _message_bytes(runs, sizes, shape, end, output, inputs), 0.0),
     )
 
 
@@ -137,13 +137,15 @@ def loss_waiting(pipelines: Pipelines, end: HeadMemory, shape: IntColumn, inputs
     return spread(end.waiting, shape) + sent, sent
 
 
-def _message_bytes(runs: Runs, shape: IntColumn, end: HeadMemory, output: Floats, inputs: Inputs) -> FloatColumn:
+def _message_bytes(
+    runs: Runs, sizes: Layout, shape: IntColumn, end: HeadMemory, output: Floats, inputs: Inputs
+) -> FloatColumn:
     """Buffers for messages between stages, and what is sent or put out and stays, of every stage; bytes, shape (r,).
 
-    shape: of every stage; end: of every shape, bytes; output: what `loss_waiting` says is put out, bytes.
+    sizes: the shapes; shape: of every stage; end: of every shape, bytes; output: what `loss_waiting` says is put out, bytes.
     """
     pipeline, held, of_stage = inputs.runtime.pipeline, runs.pipelines.stages, runs.pipelines.of_stage
-    sizes, micro_batches = alone(runs.shapes.plans), runs.plans.num_microbatches
+    micro_batches = runs.plans.num_microbatches
     if pipeline.keeps_messages:
         counts = _kept_messages(runs.stages, spread(message_parts(sizes, inputs), shape))
         # DeepSpeed's last stage frees no outputs: those in its second buffer stay while it works on another one.
