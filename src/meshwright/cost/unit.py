@@ -46,7 +46,7 @@ class Exposed(NamedTuple):
     @property
     def total(self) -> Floats:
         """All axes together, seconds."""
-        return sum(self)
+        return self.tensor + self.context + self.expert
 
 
 AXES = ("tp", "cp", "ep")
@@ -70,8 +70,13 @@ class UnitTime(NamedTuple):
     @property
     def passes(self) -> PassTimes:
         """Forward, input gradient with all that comes with it, and weight gradient; with the host."""
-        backward = self.backward_total + self.host_backward - self.weight_gradient
-        return PassTimes(self.forward_total + self.host_forward, backward, self.weight_gradient)
+        forward, backward = self.with_host
+        return PassTimes(forward, backward - self.weight_gradient, self.weight_gradient)
+
+    @property
+    def with_host(self) -> tuple[Floats, Floats]:
+        """Seconds of the forward and of the backward pass, with the host."""
+        return self.forward_total + self.host_forward, self.backward_total + self.host_backward
 
     @property
     def host(self) -> Floats:

@@ -89,8 +89,7 @@ def once_a_step(
     ends = held.ends * (not inputs.freezes_weights)
     exchange = data_exchange(weights.each, inputs, held.trained, stage, held.experts, ends, held.matrices)
     exchange = packing(exchange)
-    forward = column(works.forward_total + works.host_forward)
-    backward = column(works.backward_total + works.host_backward)
+    forward, backward = map(column, works.with_host)
     reductions, plan = column(earlier_reductions(footprints.plans)), footprints.stages.plan
 
     def of_rows(chosen: IntColumn | slice) -> StageWeights:
@@ -174,5 +173,5 @@ def _messages(
 
 def _passes(unit: UnitTime, shape: IntColumn) -> tuple[Floats, Floats]:
     """Seconds of a layer's forward and backward for one micro-batch, of every row; shape: of its micro-batch."""
-    forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
+    forward, backward = unit.with_host
     return spread(forward, shape), spread(backward, shape)

@@ -142,7 +142,8 @@ def _message_bytes(
 ) -> FloatColumn:
     """Buffers for messages between stages, and what is sent or put out and stays, of every stage; bytes, shape (r,).
 
-    sizes: the shapes; shape: of every stage; end: of every shape, bytes; output: what `loss_waiting` says is put out, bytes.
+    sizes: the shapes; shape: of every stage; end: of every shape, bytes; output: what `loss_waiting` says is put out,
+    bytes.
     """
     pipeline, held, of_stage = inputs.runtime.pipeline, runs.pipelines.stages, runs.pipelines.of_stage
     micro_batches = runs.plans.num_microbatches

@@ -134,8 +134,8 @@ class StageMemory:
     reserved: FloatColumn
     """Bytes that the allocator holds."""
     communicators: FloatColumn
-    rows: IntColumn
-    """Of each stage in `steps`."""
+    chosen: IntColumn | None = None
+    """The row of each stage in `steps`; None: all of them."""
 
     @property
     def device(self) -> FloatColumn:
@@ -144,8 +144,17 @@ class StageMemory:
 
     def take(self, rows: IntColumn) -> StageMemory:
         """That of the chosen stages, by index."""
-        columns = {name: getattr(self, name).take(rows) for name in ("reserved", "communicators", "rows")}
-        return replace(self, **columns)
+        return replace(
+            self,
+            reserved=self.reserved.take(rows),
+            communicators=self.communicators.take(rows),
+            chosen=rows if self.chosen is None else self.chosen.take(rows),
+        )
+
+    @property
+    def rows(self) -> IntColumn:
+        """Of each stage in `steps`."""
+        return np.arange(len(self.reserved)) if self.chosen is None else self.chosen
 
     @cached_property
     def components(self) -> Components[FloatColumn]:
@@ -196,5 +205,4 @@ def stage_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans,
         steps=steps,
         reserved=steps.reserved(inputs),
         communicators=communicators,
-        rows=np.arange(len(stages.plan)),
     )
