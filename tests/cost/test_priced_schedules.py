@@ -17,6 +17,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.in_flight import waiting_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.cost.unit import unit_times
+from meshwright.distinct import combined
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import split_stages
@@ -148,7 +149,8 @@ def test_passes_of_a_stage_are_near_the_profiled_ones(model: str, micro_batch: s
     row = next(each for each in rows if (each["model"], each["micro_batch_size"]) == (model, micro_batch))
     case = read_case(row)
     layers = (int(row["layers"]) + 2) // int(row["pp"])
-    passes = unit_times(Plans.of([case.plan]), case.inputs, some_not_recomputed=False).layers[0].scaled(layers).passes
+    layer = unit_times(Plans.of([case.plan]), case.inputs, some_not_recomputed=False).layers[0]
+    passes = combined(lambda part: part * layers, layer).passes
     forward, gradient, weight = (slowdown(case.inputs) * each for each in PROFILED[model, micro_batch])
     assert 1e3 * passes.forward == pytest.approx(forward, rel=0.20)
     assert 1e3 * passes.input_gradient == pytest.approx(gradient, rel=0.10)

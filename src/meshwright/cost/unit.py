@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers, larger, some, where
+from meshwright.arrays import Floats, larger, some, where
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
 from meshwright.cost.comms.context import context_exchanges
 from meshwright.cost.comms.ends import embedding_exchanges, head_exchanges, prediction_exchanges
@@ -97,10 +97,6 @@ class UnitTime(NamedTuple):
     def total(self) -> Floats:
         """Seconds of both passes."""
         return self.forward_total + self.backward_total + self.host
-
-    def scaled(self, count: Numbers) -> UnitTime:
-        """The time of `count` such pieces."""
-        return combined(lambda part: part * count, self)
 
     def plus(self, other: UnitTime) -> UnitTime:
         """The time of two pieces one after the other."""
@@ -189,7 +185,7 @@ def _ends(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, UnitTime]:
     ending = _end(head, head_exchanges(region, shapes, inputs, head), inputs)
     if inputs.mtp_layers:
         ahead = _end(prediction_time(shapes, inputs), prediction_exchanges(region, shapes, inputs), inputs)
-        ending = ending.plus(ahead.plus(ending).scaled(inputs.mtp_layers))
+        ending = ending.plus(combined(lambda part: part * inputs.mtp_layers, ahead.plus(ending)))
     return _end(embedding, embedding_exchanges(region, inputs), inputs), ending
 
 

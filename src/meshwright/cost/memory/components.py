@@ -52,7 +52,7 @@ class Components(NamedTuple, Generic[Amount]):
     @staticmethod
     def of_row(columns: Components[FloatColumn], row: int) -> Components[float]:
         """Those of one of many stages, whole bytes; row: its index."""
-        return Components(*(round(float(part[row])) for part in columns))
+        return Components(*(round(part.item(row)) for part in columns))
 
 
 def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, where
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, root, where
 from meshwright.cost.memory.components import Components
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import predictive
@@ -118,15 +118,15 @@ def bounds(allocated: Floats, reserved: Floats, communicators: Floats, inputs: I
     apart = measured == ALLOCATED
     tensors = allocated if apart else reserved
     low, high = error.eight_of_ten
-    middle = float(np.exp(error.bias))
-    above = np.sqrt(
+    middle, unequal = float(np.exp(error.bias)), routing * routing
+    above = root(
         ((high - middle) * tensors) ** 2
         + (apart * (memory.fragmentation_safe - memory.fragmentation) * allocated) ** 2
         + (memory.communicator_uncertainty * communicators) ** 2
-        + np.square(routing)
+        + unequal
     )
     given_back = reserved - (1 + memory.fragmentation_likely) * allocated
-    below = np.sqrt(((middle - low) * tensors) ** 2 + given_back**2 + np.square(routing))
+    below = root(((middle - low) * tensors) ** 2 + given_back**2 + unequal)
     expected = reserved + (middle - 1) * tensors + memory.context_bytes + communicators
     return Bounds(expected - below, expected, expected + above)
 
@@ -155,8 +155,8 @@ def verdict_within(limits: Bounds, inputs: Inputs) -> IntColumn:
     'safe'
     """
     visible = inputs.cluster.accelerator.visible_memory_bytes
-    unsafe = np.where(limits.least <= visible, Verdict.AT_RISK, Verdict.OUT_OF_MEMORY)
-    return np.where(safe_bytes(limits, inputs.job.risk) <= visible, Verdict.SAFE, unsafe)
+    unsafe = where(limits.least <= visible, Verdict.AT_RISK, Verdict.OUT_OF_MEMORY)
+    return np.asarray(where(safe_bytes(limits, inputs.job.risk) <= visible, Verdict.SAFE, unsafe))
 
 
 def safe_bytes(limits: Bounds, risk: float) -> Floats:
