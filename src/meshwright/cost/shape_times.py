@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.arrays import Numbers
+from meshwright.arrays import IntColumn, Numbers
 from meshwright.cost.unit import UnitTimes, shape_fields, unit_times
-from meshwright.distinct import combined, gathered
+from meshwright.distinct import combined, first_rows, gathered
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 
@@ -27,33 +27,38 @@ class ShapeTimes:
     """
 
     inputs: Inputs
-    _places: dict[bool, dict[bytes, int]] = field(default_factory=dict)
-    """Of every shape, as the bytes of its fields, the row of its times, with or without layers that are not recomputed.
-    """
+    _fields: dict[bool, list[IntColumn]] = field(default_factory=dict)
+    """Of every shape, with or without layers that are not recomputed; each of shape (known,)."""
     _times: dict[bool, UnitTimes] = field(default_factory=dict)
+    """Of the same shapes."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._places.values()))
+        return sum(len(fields[0]) for fields in self._fields.values())
 
     def of(self, shapes: Plans, *, some_not_recomputed: bool) -> UnitTimes:
-        """The times of some shapes, in their order; shapes: of `micro_batch_shapes`, columns (k,)."""
-        fields = np.stack([getattr(shapes, name) for name in shape_fields(self.inputs)], axis=1)
-        keys = fields.view(np.dtype((np.void, fields.itemsize * fields.shape[1])))[:, 0].tolist()
-        places = self._places.setdefault(some_not_recomputed, {})
-        rows = np.array([places.get(key, -1) for key in keys], dtype=np.int64)
+        """The times of some shapes, in their order; shapes: of `micro_batch_shapes`, columns (k,), all different."""
+        asked = [getattr(shapes, name) for name in shape_fields(self.inputs)]
+        known = self._fields.get(some_not_recomputed, [column[:0] for column in asked])
+        count, together = len(known[0]), [np.concatenate(pair) for pair in zip(known, asked, strict=True)]
+        # The row of each that is known, by its like among both; -1: of none.
+        first, like = first_rows(*together)
+        row = np.full(len(first), -1)
+        row[like[:count]] = np.arange(count)
+        rows = row.take(like[count:])
         missing = np.flatnonzero(rows < 0)
         if len(missing):
-            self._add(shapes.some(missing), some_not_recomputed)
-            rows[missing] = np.arange(len(places), len(places) + len(missing))
-            places |= {keys[row]: place for place, row in enumerate(missing, start=len(places))}
-        if len(missing) == len(places):
+            self._add(shapes.some(missing), count, some_not_recomputed)
+            rows[missing] = np.arange(count, count + len(missing))
+            kept = np.concatenate([np.arange(count), count + missing])
+            self._fields[some_not_recomputed] = [column.take(kept) for column in together]
+        if not count:
             return self._times[some_not_recomputed]
         return gathered(self._times[some_not_recomputed], rows)
 
-    def _add(self, shapes: Plans, some_not_recomputed: bool) -> None:
-        """Price shapes that are new."""
+    def _add(self, shapes: Plans, count: int, some_not_recomputed: bool) -> None:
+        """Price shapes that are new; count: of those that are known."""
         priced = unit_times(shapes, self.inputs, some_not_recomputed=some_not_recomputed)
-        known, rows = self._times.get(some_not_recomputed), (len(self._places[some_not_recomputed]), len(shapes))
+        known, rows = self._times.get(some_not_recomputed), (count, len(shapes))
         self._times[some_not_recomputed] = (
             priced if known is None else combined(lambda *parts: _joined(parts, rows), known, priced)
         )
