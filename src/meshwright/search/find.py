@@ -41,7 +41,7 @@ from meshwright.search.unmet import nothing_legal
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 
-CHUNK = 1 << 16
+CHUNK = 1 << 17
 DEEP = 128
 """Layers beyond which tables have fewer rows, by the square of their number: as a search ends between two tables, no
 table may take long, and more stages of more layers do."""
