@@ -173,6 +173,13 @@ MEGATRON = [
         "line 9: ",
         "--no-gradient-accumulation-fusion",
     ),
+    (
+        "deterministic",
+        "--bf16",
+        "--bf16 --deterministic-mode --cross-entropy-loss-fusion",
+        "line 13: ",
+        "leave out --cross-entropy-loss-fusion",
+    ),
     ("tp_comm_overlap", "--sequence-parallel", "--tp-comm-overlap", "line 9: ", "add --sequence-parallel"),
     (
         "full_recompute",

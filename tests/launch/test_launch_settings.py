@@ -37,6 +37,7 @@ NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h10
 DELAYED = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-delayed"))
 LATENT = LLAMA.replace(model=latent())
 FUSED = LLAMA.replace(runtime=LLAMA.runtime.replace(cross_entropy="fused"))
+DETERMINISTIC = LLAMA.replace(runtime=LLAMA.runtime.replace(deterministic="filled"))
 FP16 = LLAMA.replace(job=LLAMA.job.replace(precision="fp16"))
 FP16_HALF = FP16.replace(job=FP16.job.replace(gradients="half"))
 PREDICTED = LLAMA.replace(model=llama_8b().replace(mtp_layers=1))
@@ -233,6 +234,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "no other ranks with tp 1",
     ),
     ("latent_attention", (LATENT, {}), (LLAMA, {}), "--multi-latent-attention and no --group-query-attention"),
+    ("deterministic", (DETERMINISTIC, {}), (LLAMA, {}), "--deterministic-mode: kernels add up in a fixed order"),
     ("fused_cross_entropy", (FUSED, {}), (LLAMA, {}), "--cross-entropy-fusion-impl native"),
     ("quantised_weights", (BRIDGE, {}), (EIGHT_BITS, {}), "--fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag: "),
     (

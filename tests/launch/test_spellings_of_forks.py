@@ -96,6 +96,12 @@ def test_unfused_accumulation_is_priced_where_gradients_are_not_scattered(tmp_pa
     assert "kernels.gradient_accumulation" not in behaviours(sharded)
 
 
+def test_deterministic_mode_is_priced_as_it_fills_what_pytorch_allocates(tmp_path: Path) -> None:
+    assert "kernels.deterministic" not in behaviours(read(tmp_path, "a.sh", MEGATRON))
+    asked = behaviours(read(tmp_path, "a.sh", f"{MEGATRON} --deterministic-mode"))
+    assert asked["kernels.deterministic"] == "filled"
+
+
 @pytest.mark.parametrize(
     ("model", "entries"),
     [

@@ -192,6 +192,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "global_batch": job.global_batch,
         "gradients_in_fp32": inputs.gradient_bytes == 4,
         "expands_segments": runtime.memory.fragmentation_likely == 0,
+        "deterministic": runtime.kernels.deterministic != "off",
         "gpus_per_domain": inputs.cluster.levels[0].size,
         "half": recipe.half,
         "hybrid_kernels": hybrid,

@@ -77,6 +77,12 @@ class Inputs(Spec):
         return (sinks and kernels.sinks_attention_kernel) or kernels.attention_kernel
 
     @property
+    def attention_generation(self) -> AttentionKernel:
+        """Generation of the attention kernels that the runtime takes on this accelerator: PyTorch's may be older."""
+        newest = self.attention_kernel == "newest" and self.runtime.kernels.attends_with_pytorch
+        return self.cluster.accelerator.kernels.attention.in_pytorch if newest else self.attention_kernel
+
+    @property
     def quantises_attention(self) -> bool:
         """Whether fused attention takes 8-bit operands."""
         return self.runtime.kernels.quantised_attention and self.recipe.quantises

@@ -70,6 +70,15 @@ class QuantisedAttention(Spec):
     wide: PassRatio
 
 
+class OrderedAttention(Spec):
+    """What the backward pass of fused attention costs more where it adds up in a fixed order."""
+
+    slowdown: Annotated[float, Field(ge=1, le=100)] = 1.0
+    """Its time over that of sums in any order."""
+    score_bytes: NonNegative = 0.0
+    """Of each query-key pair in a workspace, which is written and read."""
+
+
 class AttentionConstants(Spec):
     """Constants of the fused attention time."""
 
@@ -99,6 +108,10 @@ class AttentionConstants(Spec):
     """Moved forward, and again backward, per element of queries, keys, values and output of heads that are padded."""
     older: dict[Literal["flash-1", "flash-2", "flex"], Annotated[float, Field(ge=1, le=100)]]
     """Time of an older generation of kernels, or of FlexAttention's in Triton, over these."""
+    ordered: OrderedAttention
+    """In a fixed order."""
+    older_ordered: OrderedAttention
+    """The same of older generations of kernels."""
     in_pytorch: Literal["newest", "flash-2"]
     """The generation that PyTorch itself attends with at the newest."""
     quantised: dict[str, QuantisedAttention] = {}

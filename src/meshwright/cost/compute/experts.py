@@ -8,6 +8,7 @@ from meshwright.arrays import Bools, Floats, Ints, larger
 from meshwright.cost.compute.accumulation import summed_bytes
 from meshwright.cost.compute.alignment import ALIGNED
 from meshwright.cost.compute.elementwise import LayerTraffic
+from meshwright.cost.compute.filling import filled_gradient_bytes, filled_row_bytes
 from meshwright.cost.compute.grouped import grouped_time
 from meshwright.cost.compute.linear import Gemm, Linear, linear_time, products_time
 from meshwright.cost.compute.parts import NO_EXPERT_KERNELS, ExpertParts, Kernels
@@ -110,9 +111,10 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     quantising = kernels.expert_quantising_kernels
     written, permuted = _permuting(plan, inputs, shard)
     around = 1.0 * hidden * quantised + MASKING_BYTES * kernels.masks_routed_rows * (shard.width + hidden)
+    around = around + filled_row_bytes(inputs, 2 * hidden + shard.width + shard.ffn)
     forward = weights + shard.rows * (inner.activation + inner.biases.forward + around)
     backward = weights + shard.rows * (inner.backward + inner.biases.backward + around)
-    backward = backward + summed_bytes(plan, inputs, count)
+    backward = backward + summed_bytes(plan, inputs, count) + filled_gradient_bytes(inputs) * count
     return ExpertTime(
         forward=ExpertParts(
             router=Kernels(router.forward, moved_bytes=scores, fixed_s=kernels.routing_s.forward),

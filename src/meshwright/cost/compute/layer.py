@@ -17,6 +17,7 @@ from meshwright.cost.compute.attention import (
 )
 from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, repeated_bytes, residual_sum_bytes
 from meshwright.cost.compute.experts import ExpertTime, expert_time
+from meshwright.cost.compute.filling import filled_bytes
 from meshwright.cost.compute.linear import (
     NO_GEMM,
     Gemm,
@@ -25,6 +26,7 @@ from meshwright.cost.compute.linear import (
     projections,
     runtime_products,
 )
+from meshwright.cost.compute.ordered import ordered_backward
 from meshwright.cost.compute.parts import ExpertParts, Kernels, LayerParts, TimedKernels
 from meshwright.cost.compute.slowdown import (
     expert_slowdown,
@@ -43,7 +45,6 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
-from meshwright.specs.runtime.device import AttentionKernel
 
 LINEAR_SHAPE = ("tp", "sp", "cp", "micro_batch")
 """The fields of a plan on which the sizes of its linear layers depend."""
@@ -89,6 +90,8 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     if inputs.freezes_weights:
         around, inside = beside_frozen((around, inside), inputs, kind, shard.tokens)
         traffic = traffic.plus(adapter_traffic(plan, inputs, kind, shard.tokens))
+    if inputs.runtime.kernels.deterministic == "filled":
+        traffic = traffic.plus(filled_bytes(inputs, kind, shard, linears))
     forward = LayerParts(
         attention=Kernels(around.forward, core[0], traffic.attention.forward),
         feed_forward=Kernels(inside.forward, moved_bytes=traffic.feed_forward.forward),
@@ -241,7 +244,7 @@ def _total(products: tuple[Gemm, ...]) -> Gemm:
 def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> tuple[Floats, Floats]:
     attention, accelerator, peak = kind.attention, inputs.cluster.accelerator, inputs.half_peak_flops
     sequence, batch = inputs.job.sequence_length, plan.micro_batch
-    generation = _attention_generation(inputs)
+    generation = inputs.attention_generation
     if generation == "eager":
         widths = attention.head_dim, attention.value_head_dim
         scores = inputs.runtime.elementwise_bytes.attention_scores
@@ -266,14 +269,9 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     ratio = backward_over_forward(*widths, softmax, constants.backward_ratio, constants.wide_backward)
     padded = padding_bytes(attention.head_dim, attention.value_head_dim, shard, accelerator)
     padding = elementwise_time(padded, accelerator)
-    time = forward + padding, forward * ratio + padding
+    backward = ordered_backward(forward * ratio, plan, inputs, kind, shard) + padding
+    time = forward + padding, backward
     return _quantised_attention(time, inputs, kind, shard) if inputs.quantises_attention else time
-
-
-def _attention_generation(inputs: Inputs) -> AttentionKernel:
-    """Generation of the attention kernels that the runtime takes on this accelerator: PyTorch's may be older ones."""
-    newest = inputs.attention_kernel == "newest" and inputs.runtime.kernels.attends_with_pytorch
-    return inputs.cluster.accelerator.kernels.attention.in_pytorch if newest else inputs.attention_kernel
 
 
 def _quantised_attention(

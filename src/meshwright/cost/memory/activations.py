@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats, Ints, larger, where
 from meshwright.cost.compute.experts import expert_shard
+from meshwright.cost.compute.ordered import ordered_workspace
 from meshwright.cost.kept_products import kept_products
 from meshwright.cost.memory.adapters import kept_beside_frozen
 from meshwright.cost.memory.rotary import table_bytes, table_copy_bytes
@@ -84,24 +85,24 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     activations, copied = inputs.runtime.activations, _copied_bytes(plan, inputs, kind, shard)
     adapted = kept_beside_frozen(plan, inputs, kind, shard) if inputs.freezes_weights else 0.0
     everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard) + adapted
-    hidden = 1.0 * inputs.model.hidden_size
-    layer_input = inputs.residual_bytes * shard.residual_tokens * hidden
+    layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
     left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
     if activations.recomputes_by_product:
         left = _every_second_product(plan, inputs, kind, shard, saved.core)
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
     saved_bytes = where(full, layer_input, where(selective, left, everything))
     of_core = context_transit_bytes(plan, inputs, shard)
+    at_core = of_core + ordered_workspace(plan, inputs, shard) - (saved.feed_forward + saved.experts)
     if inputs.runtime.storage.weights == "half":
-        working = _backward_bytes(plan, inputs, kind, shard) + of_core
+        working = larger(_backward_bytes(plan, inputs, kind, shard) + of_core, at_core)
     else:
-        behind = _unit_attention_bytes(plan, inputs, kind, shard) - saved.feed_forward - saved.experts
-        working = larger(_unit_backward_bytes(plan, inputs, kind, shard), behind + of_core)
+        at_core = at_core + _unit_attention_bytes(plan, inputs, kind, shard)
+        working = larger(_unit_backward_bytes(plan, inputs, kind, shard), at_core)
         if not activations.checkpoint_stops_early:
-            gathered = where(plan.sp, shard.tokens, 0) + shard.residual_tokens
+            gathered = inputs.model.hidden_size * (where(plan.sp, shard.tokens, 0) + shard.residual_tokens)
             # What reduces the down product's output is kept with sequence parallelism alone.
             to_its_end = full | (selective & (plan.tp > 1) & (plan.sp < 1))
-            working = where(to_its_end, larger(working, HALF_BYTES * hidden * gathered + ending), working)
+            working = where(to_its_end, larger(working, HALF_BYTES * gathered + ending), working)
     return LayerMemory(
         saved=saved_bytes,
         again=everything - saved_bytes,
@@ -118,8 +119,7 @@ def _copied_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -
     """
     activations, attention = inputs.runtime.activations, kind.attention
     copies = (plan.cp > 1) & activations.copies_context_output
-    copies = copies | ((plan.micro_batch > 1) & activations.copies_batched_output)
-    width = copies * shard.core
+    width = (copies | ((plan.micro_batch > 1) & activations.copies_batched_output)) * shard.core
     if activations.keeps_packed_projections and attention.heads == attention.kv_heads and not attention.qkv_bias:
         width = width + (plan.cp == 1) * (shard.key + shard.value)
     return 1.0 * HALF_BYTES * shard.tokens * width

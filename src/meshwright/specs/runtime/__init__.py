@@ -97,7 +97,10 @@ class Runtime(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        found = (self._entries(), self._plans(), self._recipes(), self._formats(), self._states(), self._references())
+        found = (
+            *(self._entries(), self._unordered(), self._plans(), self._recipes()),
+            *(self._formats(), self._states(), self._references()),
+        )
         if faults := [*chain.from_iterable(found)]:
             raise InvalidSpec(self.called, faults)
         return self
@@ -115,6 +118,17 @@ class Runtime(Spec):
             if name not in known:
                 what = f"{quoted(name)} is not among {where}: {', '.join(filter(None, known)) or 'none'}"
                 yield Fault(f"kernels.{field}", what)
+
+    def _unordered(self) -> Iterator[Fault]:
+        """What adds up in no fixed order, beside deterministic kernels of Megatron, which then refuses to start."""
+        if self.kernels.deterministic == "off" or self.family != "megatron":
+            return
+        if self.kernels.cross_entropy == "fused":
+            yield Fault("kernels.cross_entropy", "fused is not deterministic; --with cross_entropy=unfused is")
+        if self.overlap.tensor_parallel:
+            yield Fault(
+                "overlap.tensor_parallel", "is not deterministic; --with tensor_parallel_overlap=off switches it off"
+            )
 
     def _plans(self) -> Iterator[Fault]:
         """Plans that what a rank stores, or what the runtime cannot split, rules out."""

@@ -75,6 +75,9 @@ class RuntimeKernels(Spec):
     """What adds the gradient of a weight to what earlier micro-batches left: the product itself; a kernel after it;
     one that copies it in fp32 and one that adds the copy (the pipeline engine of DeepSpeed in bf16), before which
     autograd adds it to a gradient that is kept and set to zero; or autograd alone, which is not priced."""
+    deterministic: Literal["off", "on", "filled"] = "off"
+    """Kernels add up in a fixed order, as under --deterministic-mode of Megatron-LM; filled: PyTorch also writes every
+    tensor that it allocates (torch.utils.deterministic.fill_uninitialized_memory)."""
     weight_gradient_slowdown: Annotated[float, Field(ge=1, le=100)]
     """Time of a weight-gradient product that accumulates in fp32, over a plain one; of fused accumulation."""
     expert_products: Literal["one_kernel", "each", "fused"]
