@@ -13,7 +13,7 @@ from meshwright.specs.model import LayerKind
 
 
 def ordered_workspace(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
-    """Bytes of the workspace in which deterministic kernels keep a number for each score, masked ones too: w b a s^2 / r.
+    """Bytes of the workspace in which deterministic kernels keep a number for each score, masked or not: w b a s^2 / r.
 
     w: of the accelerator's kernel table, 0 without a workspace.
     plan: scalar or array (n,); shard: sizes on the rank.
