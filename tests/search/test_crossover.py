@@ -143,11 +143,3 @@ def test_the_size_of_the_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     assert pieces
     assert pieces.fastest.estimate.plan == whole.fastest.estimate.plan
     assert (pieces.change and pieces.change.factor) == (whole.change and whole.change.factor)
-
-
-def test_progress_is_told_up_to_the_last_plan_of_every_runtime() -> None:
-    told: list[tuple[int, int]] = []
-    crossover(answered("8b on 16 h100"), progress=lambda done, total: told.append((done, total)))
-    assert [total for done, total in told if done == total] == [
-        answer.considered for answer in answered("8b on 16 h100")
-    ]

@@ -21,9 +21,10 @@ from meshwright.answers.unlaunched import mark_words as unlaunched_words
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits, Stopped
 from meshwright.search import fan_out
-from meshwright.search.crossover import Contender, Crossover, Family, crossover
+from meshwright.search.crossover import Contender, Crossover, crossover
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.published import unpublished
+from meshwright.search.rivals import Family, Rivals
 from meshwright.search.space import size
 from meshwright.search.ties import share_of_ties
 from meshwright.specs import catalog
@@ -90,23 +91,21 @@ def _question(
 def _answer(top: int, inputs: Inputs, progress: Progress | None) -> SearchResult | MeshwrightError:
     """The answer of one runtime, or why it has none."""
     try:
-        result = find(inputs, top=top, progress=progress)
+        rivals = Rivals() if network_levels(inputs.cluster) else None
+        result = find(inputs, top=top, progress=progress, rivals=rivals)
         return result if result.best else nothing_fits_or_stopped(result, progress, most=1, of_all=True)
     except MeshwrightError as refusal:
         return refusal
 
 
-def crossover_of(
-    answers: Answers, progress: Progress | None = None, executor: Executor | None = None
-) -> Crossover | None:
+def crossover_of(answers: Answers) -> Crossover | None:
     """Fully sharded plans against 3D ones; None for a cluster without links between nodes.
 
-    The runtimes whose best plan is as safe as that of the first, and launched if that is, take part. progress,
-    executor: as in `fan_out.answers`.
+    The runtimes whose best plan is as safe as that of the first, and launched if that is, take part.
     """
     results = _results(answers).values()
     first = min(map(_standing, results))
-    return crossover([each for each in results if _standing(each) == first], progress, executor)
+    return crossover([each for each in results if _standing(each) == first])
 
 
 def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str, Any]:

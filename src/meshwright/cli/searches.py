@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -206,8 +205,7 @@ def _show_each(
     from meshwright.search.executors import executor_of
 
     with stoppable_progress(time_limit) as progress, executor_of(workers) as executor:
-        answers, crossing = answers_of_each(inputs, top, behaviours, progress, allowed, executor), None
-        with contextlib.suppress(Stopped):
-            crossing = None if progress.stopped else crossover_of(answers, progress, executor)
+        answers = answers_of_each(inputs, top, behaviours, progress, allowed, executor)
+        crossing = None if progress.stopped else crossover_of(answers)
     show(runtimes_document(answers, crossing) if as_json else runtimes_screen(answers, crossing), as_json)
     end_where(progress.stopped)

@@ -4,41 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from itertools import chain
 
-import numpy as np
-
-from meshwright.arrays import BoolColumn, FloatColumn
-from meshwright.cost.estimate import Estimate
+from meshwright.arrays import FloatColumn
+from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.footprint import Footprints, footprints_of
-from meshwright.cost.step import estimate_plans, estimates_of
+from meshwright.cost.step import estimates_of
 from meshwright.layout.plans import Plans
-from meshwright.search import fan_out
-from meshwright.search.find import Progress, SearchResult, legal_footprints
+from meshwright.search.find import SearchResult, find
 from meshwright.search.rank import order
+from meshwright.search.rivals import HIGHEST, LOWEST, ROUNDING, Family, Rivals, members, scaled
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.scale import network_levels, with_network
+from meshwright.specs.scale import network_levels
 
-LOWEST, HIGHEST = 1 / 16, 16.0
-"""Bandwidths between nodes that are looked at, over what the cluster has."""
-ROUNDING = 1 + 1e-6
-"""Step times nearer than this are kept apart by their memory."""
-FIRST = 32
-"""Plans, fastest first, that are held against all others."""
 TOLERANCE = 1.01
 """How near, as a ratio, the bandwidth found is to the change."""
-
-
-class Family(StrEnum):
-    """What a plan does with its weights."""
-
-    FULLY_SHARDED = "fully sharded"
-    """ZeRO 2 or 3 over the data-parallel ranks, without a pipeline."""
-    THREE_D = "3D"
-    """Any other: split over tensor and pipeline ranks, replicated or ZeRO 1 over the data-parallel ones."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +36,16 @@ class RuntimePlans:
     """The plans of one family and one runtime that can be the fastest at a bandwidth looked at."""
 
     family: Family
-    inputs: Inputs
-    plans: Plans
+    memory: Footprints
+    """What they hold, which links do not change."""
     known: dict[float, Contender] = field(default_factory=dict)
     """The fastest by the factors of the bandwidth that were asked for."""
 
     def best(self, factor: float) -> Contender:
         """The fastest plan at `factor` times the bandwidth between nodes, among equals the leanest."""
         if factor not in self.known:
-            inputs = scaled(self.inputs, factor)
-            estimates = estimate_plans(self.plans, inputs)
-            self.known[factor] = Contender(self.family, inputs, estimates[int(order(estimates)[0])])
+            estimates = _at(self.memory, factor)
+            self.known[factor] = Contender(self.family, estimates.inputs, estimates[int(order(estimates)[0])])
         return self.known[factor]
 
     def least_s(self, factor: float) -> float:
@@ -93,88 +72,54 @@ class FamilyPlans:
         return min(contenders, key=lambda contender: contender.estimate.step_time_s)
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Plans of one family, from the space of one runtime."""
-
-    plans: Plans
-    step_time_s: FloatColumn
-    """At the highest bandwidth, shape (n,)."""
-    limit_s: float
-    """The fastest step at the lowest bandwidth."""
-
-
-def families_of(
-    answers: Sequence[SearchResult], progress: Progress | None = None, executor: Executor | None = None
-) -> list[FamilyPlans]:
+def families_of(answers: Sequence[SearchResult]) -> list[FamilyPlans]:
     """The families that have plans, each with those that could be its fastest at some bandwidth looked at.
 
     More bandwidth makes no step slower: a plan that is slower at the highest bandwidth than another at the lowest is
-    never the fastest. Of each runtime the plans that are as safe as its best one take part, those of
-    its space and those with layers chosen by cost; links change no verdict.
+    never the fastest. Of each runtime the plans that are as safe as its best one take part, the rivals of its space and
+    those with layers chosen by cost; links change no verdict.
 
-    answers: to one question, of one runtime each, all with a plan that fits; progress, executor: as in
-    `fan_out.answers`.
+    answers: to one question, of one runtime each, all with a plan that fits; those without rivals are searched again.
     """
-    pieces = fan_out.answers(_pieces, answers, executor, progress)
-    of_families = {family: [of_runtime[family] for of_runtime in pieces] for family in Family}
-    return [_side(family, answers, each) for family, each in of_families.items() if any(each)]
+    rivals = [*map(_rivals_of, answers)]
+    families = (FamilyPlans(tuple(_entries(family, answers, rivals))) for family in Family)
+    return [each for each in families if each.entries]
 
 
-def _pieces(answer: SearchResult, progress: Progress | None) -> dict[Family, list[_Piece]]:
-    """What one runtime has of every family."""
-    safety = answer.best[0].verdict
-    known = [each for each in (answer.fastest, *answer.best) if each and each.verdict == safety]
-    found = footprints_of(Plans.of(dict.fromkeys(each.plan for each in known)), answer.inputs)
-    fitting = (memory for _, memory in legal_footprints([answer], progress, fitting_only=True) if len(memory))
-    spaces = (memory.take(memory.verdict == safety) for memory in fitting)
-    pieces: dict[Family, list[_Piece]] = {family: [] for family in Family}
-    for memory in chain([found], spaces):
-        for family, of_family in pieces.items():
-            of_family += _piece(memory.take(_members(memory.plans, family)))
-    return pieces
+def _rivals_of(answer: SearchResult) -> Rivals:
+    """Those that its search kept; none where none is as safe as its best plan, whose layers are chosen by cost."""
+    rivals = answer.rivals
+    if rivals is None:
+        find(answer.inputs, top=1, rivals=(rivals := Rivals()))
+    return rivals if rivals.verdict == answer.best[0].verdict else Rivals()
 
 
-def _side(family: Family, answers: Sequence[SearchResult], pieces: Sequence[Sequence[_Piece]]) -> FamilyPlans:
+def _entries(family: Family, answers: Sequence[SearchResult], rivals: Sequence[Rivals]) -> list[RuntimePlans]:
     """The family's plans of every answer, less those that cannot be faster than another's."""
-    limit = min(piece.limit_s for of_runtime in pieces for piece in of_runtime)
-    entries = []
-    for answer, of_runtime in zip(answers, pieces, strict=True):
-        near = [piece.plans.take(piece.step_time_s <= limit) for piece in of_runtime]
-        if any(map(len, near)):
-            entries.append(RuntimePlans(family, answer.inputs, Plans.join(near)))
-    return FamilyPlans(tuple(entries))
+    limit, near = min(each.limits_s.get(family, math.inf) for each in rivals), list[tuple[Footprints, FloatColumn]]()
+    for answer, of_space in zip(answers, rivals, strict=True):
+        plans = Plans.join([_known(family, answer), of_space.within(family, limit)])
+        if len(plans):
+            memory = footprints_of(plans, answer.inputs)
+            fast = _at(memory, HIGHEST).step_time_s
+            memory, fast = memory.take(fast <= limit), fast[fast <= limit]
+            # The fastest at the lowest bandwidth is no slower at the highest one than others at the lowest.
+            limit = min(limit, float(_at(memory, LOWEST).step_time_s.min(initial=math.inf)) * ROUNDING)
+            near.append((memory, fast))
+    return [RuntimePlans(family, memory.take(fast <= limit)) for memory, fast in near if (fast <= limit).any()]
 
 
-def _members(plans: Plans, family: Family) -> BoolColumn:
-    sharded: BoolColumn = (plans.zero >= 2) & (plans.pp == 1)
-    return sharded if family is Family.FULLY_SHARDED else ~sharded
+def _known(family: Family, answer: SearchResult) -> Plans:
+    """Of the plans that an answer names, those of a family that are as safe as its best one."""
+    safety = answer.best[0].verdict
+    named = [each.plan for each in (answer.fastest, *answer.best) if each and each.verdict == safety]
+    plans = Plans.of(dict.fromkeys(named))
+    return plans.take(members(plans, family))
 
 
-def _piece(memory: Footprints) -> list[_Piece]:
-    """The plans of a chunk, if any, that could be the fastest of it; memory: theirs, which links do not change."""
-    if not len(memory):
-        return []
-    fast = _seconds(memory, HIGHEST)
-    limit = _least_seconds(memory, fast <= np.partition(fast, FIRST)[FIRST]) if len(fast) > FIRST else np.inf
-    # The fastest at the lowest bandwidth is no slower at the highest one than those few at the lowest.
-    limit = _least_seconds(memory, fast <= limit)
-    return [_Piece(memory.plans.take(fast <= limit), fast[fast <= limit], limit)]
-
-
-def _least_seconds(memory: Footprints, chosen: BoolColumn) -> float:
-    """Of the fastest of the chosen plans, by mask, at the lowest bandwidth, and a little more."""
-    return float(_seconds(memory.take(chosen), LOWEST).min()) * ROUNDING
-
-
-def _seconds(memory: Footprints, factor: float) -> FloatColumn:
-    """Seconds of a step at `factor` times the bandwidth between nodes, shape (n,)."""
-    return estimates_of(replace(memory, inputs=scaled(memory.inputs, factor))).step_time_s
-
-
-def scaled(inputs: Inputs, factor: float) -> Inputs:
-    """The question with every link between nodes `factor` times as fast."""
-    return inputs.replace(cluster=with_network(inputs.cluster, factor))
+def _at(memory: Footprints, factor: float) -> Estimates:
+    """The plans with every link between nodes `factor` times as fast."""
+    return estimates_of(replace(memory, inputs=scaled(memory.inputs, factor)))
 
 
 @dataclass(frozen=True)
@@ -205,22 +150,19 @@ class Crossover:
     """None where the same family is faster at every bandwidth looked at."""
 
 
-def crossover(
-    answers: Sequence[SearchResult], progress: Progress | None = None, executor: Executor | None = None
-) -> Crossover | None:
+def crossover(answers: Sequence[SearchResult]) -> Crossover | None:
     """The faster family at the cluster's own bandwidth between nodes, and where the other one overtakes it.
 
     Method: the links between nodes, all levels by one factor, are taken from 1 outwards in doublings until the other
     family is faster, and that doubling is bisected on the logarithm. Of each runtime the plans that are as safe as
     its best one take part, so that the faster family at the cluster's own bandwidth is that of the fastest answer.
 
-    answers: to one question, of one runtime each, all with a plan that fits; progress, executor: as in
-    `fan_out.answers`. Returns None for a cluster without links between nodes.
+    answers: as of `families_of`. Returns None for a cluster without links between nodes.
     """
     inputs = answers[0].inputs
     if not network_levels(inputs.cluster):
         return None
-    ranked = [(plans.best(1.0), plans) for plans in families_of(answers, progress, executor)]
+    ranked = [(plans.best(1.0), plans) for plans in families_of(answers)]
     ranked.sort(key=lambda entry: entry[0].estimate.step_time_s)
     (fastest, leader), *others = ranked
     return Crossover(

@@ -23,6 +23,7 @@ from meshwright.search.rank import LEAST_GAIN, order, preference, rank_time_s
 from meshwright.search.resolve import resolved
 from meshwright.search.resolve.stages import named_by_ends
 from meshwright.search.result import SearchResult as SearchResult
+from meshwright.search.rivals import Rivals
 from meshwright.search.space import parts, space, tables_of
 from meshwright.search.stop import Progress as Progress
 from meshwright.search.stop import goes_on, stopped
@@ -49,13 +50,14 @@ RESOLVED = 8
 """Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
 
 
-def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> SearchResult:
+def find(inputs: Inputs, top: int = 5, progress: Progress | None = None, rivals: Rivals | None = None) -> SearchResult:
     """Consider every plan of the space, price the legal ones, rank those that fit.
 
-    top: how many of the best to keep. Raises `NotModelled` for a model that is not planned yet, `IllegalPlan` when the
-    runtime refuses every plan, `Stopped` where progress stops it before a plan fits.
+    top: how many of the best to keep; rivals: what gets those of the plans that fit. Raises `NotModelled` for a model
+    that is not planned yet, `IllegalPlan` when the runtime refuses every plan, `Stopped` where progress stops it before
+    a plan fits.
     """
-    tally, times = Tally(), ShapeTimes(inputs)
+    tally, times = Tally(rivals=rivals), ShapeTimes(inputs)
     legal = regrouped(_legal(inputs, tally, progress), _rows(inputs))
     candidates = [_candidates(fitting(plans, inputs, tally), top, tally, times) for plans in legal if len(plans)]
     complete = tally.considered == tally.size
@@ -91,6 +93,7 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
         leanest=finalists[first_lean + int(np.argmin(lean))],
         complete=complete,
         size=tally.size,
+        rivals=rivals,
     )
 
 
@@ -190,6 +193,8 @@ def _candidates(memory: Footprints, top: int, tally: Tally, times: ShapeTimes) -
     if not len(fitting):
         return fitting
     estimates = estimates_of(memory, times)
+    if tally.rivals:
+        tally.rivals.add(estimates)
     ranks, ranked = ranks_of(estimates), order(estimates)
     chosen = np.zeros(len(fitting), dtype=bool)
     best = contenders(ranks, choices(fitting), 2 * (top + 1), inputs)

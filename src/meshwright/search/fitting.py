@@ -12,6 +12,7 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.shapes import Pipelines, pipelines_of
 from meshwright.layout.plans import Plans
 from meshwright.search.bounds import least_in_forward, least_memory
+from meshwright.search.rivals import Rivals
 from meshwright.search.ties import Ranks
 from meshwright.specs.inputs import Inputs
 
@@ -31,6 +32,8 @@ class Tally:
     """Of the worst stage of the leanest plan so far."""
     near: list[Ranks] = field(default_factory=list)
     """Of every chunk, what the plans near its fastest are ranked by."""
+    rivals: Rivals | None = None
+    """As of `find`."""
 
     def add_leanest(self, memory: Footprints) -> None:
         """Of these plans, the one with the least memory on its worst stage."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.reprs import list_of
 from meshwright.search.rank import LEAST_GAIN
+from meshwright.search.rivals import Rivals
 from meshwright.specs.inputs import Inputs
 
 
@@ -46,6 +47,8 @@ class SearchResult:
     """Whether every plan was considered: the search was not stopped."""
     size: int
     """Plans in the space."""
+    rivals: Rivals | None = field(default=None, compare=False)
+    """Of the plans that fit, those that `crossover` asks for, where the search was to keep them."""
 
     def __repr__(self) -> str:
         inputs = self.inputs
