@@ -102,7 +102,6 @@ TABLES = {
     "chunk_turns.waiting_embedding",
     "chunk_turns.other_chunks",
     "split_step.split_step",
-    "unit_states.worked_chunks",
     "states.half_weights_step",
     "stage.stage_steps",
     "forward.forward_memory",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Bools, Floats, Ints, Numbers, larger, some, where
+from meshwright.arrays import Bools, FloatColumn, Floats, Ints, Numbers, larger, some, where
 from meshwright.cost.comms.data import ShardMessages
 from meshwright.cost.comms.exchange import COPY, Exchange, Message, repeated
 from meshwright.cost.compute.accumulation import added_gradient_bytes
@@ -80,27 +81,30 @@ def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints)
 def _of_chunks(plan: Layout, stage: Ints, single: Gathers) -> tuple[Floats, Floats]:
     """Gathers before forward and backward, where there are several chunks a rank; single: where there is one."""
     group, resharded = microbatch_group(plan), plan.zero == 3
-    columns = plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded, stage
+    columns = plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded
     # All columns as long as the longest, (n,), and the rows with several chunks.
-    forward, backward, *asked = np.broadcast_arrays(single.forward, single.backward, *columns)
+    forward, backward, ranks, *asked = np.broadcast_arrays(single.forward, single.backward, stage, *columns)
     rows = np.ravel(asked[2]) > 1
-    # Every distinct pipeline is played once: forward and backward gathers, (k, 2).
+    # Every distinct pipeline is played once: forward and backward gathers of its ranks, one after the other, (2, k).
     distinct, index = distinct_rows(*(np.ravel(column)[rows].astype(np.int64) for column in asked))
-    means = np.array([_mean_gathers(*(int(value) for value in row)) for row in zip(*distinct, strict=True)])
+    pipelines = zip(*(column.tolist() for column in distinct), strict=True)
+    means = np.concatenate([_mean_gathers(*pipeline) for pipeline in pipelines], axis=1)
+    rank = (np.cumsum(distinct[1]) - distinct[1])[index] + np.ravel(ranks)[rows]
     # Their means over the single-chunk answers, in the rows that have several chunks.
     answers = [np.array(column, dtype=float) for column in (forward, backward)]
-    for answer, mean in zip(answers, means.T, strict=True):
-        answer.reshape(-1)[rows] = mean[index]
+    for answer, mean in zip(answers, means, strict=True):
+        answer.reshape(-1)[rows] = mean[rank]
     return answers[0], answers[1]
 
 
+@lru_cache(maxsize=4096)
 def _mean_gathers(
-    schedule: int, stages: int, chunks: int, micro_batches: int, group: int, resharded: int, stage: int
-) -> tuple[float, float]:
-    """Before forward and before backward, over the chunks of one rank."""
+    schedule: int, stages: int, chunks: int, micro_batches: int, group: int, resharded: int
+) -> FloatColumn:
+    """Before forward and before backward, over the chunks of every rank, shape (2, stages)."""
     pipeline = PipelineShape(stages=stages, micro_batches=micro_batches, chunks=chunks, microbatch_group=group)
     gathers = chunk_gathers(Schedule(schedule), pipeline, resharded=bool(resharded))
-    return float((gathers.ahead + gathers.forward)[:, stage].mean()), float(gathers.backward[:, stage].mean())
+    return np.array([(gathers.ahead + gathers.forward).mean(axis=0), gathers.backward.mean(axis=0)])
 
 
 def end_gathers(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> Gathers:

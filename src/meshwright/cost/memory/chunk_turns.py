@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, Bools, FloatColumn, Floats, IntColumn, Numbers
+from meshwright.arrays import BoolColumn, Bools, FloatColumn, Floats, IntColumn, Numbers, some
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.specs.precision import HALF_BYTES
 
@@ -85,8 +85,11 @@ def other_chunks(
     `waiting_embedding`.
     """
     count = step.plans.vpp
-    with_last, other = step.whole.of_chunks(1.0 * chunks, count), step.layers / count * size
-    layers = np.where(first & (chunks > 0), step.whole.first_chunk + (chunks - 1) * other, chunks * other)
-    layers = HALF_BYTES * np.where(last, with_last, layers)
+    other = step.layers / count * size
+    layers: FloatColumn = chunks * other
+    if some(first):
+        layers = np.where(first & (chunks > 0), step.whole.first_chunk + (chunks - 1) * other, layers)
+    if some(last):
+        layers = np.where(last, step.whole.of_chunks(1.0 * chunks, count), layers)
     every = HALF_BYTES * step.whole.all - step.until_backward
-    return np.where(chunks == count, every, layers) * step.resharded
+    return np.where(chunks == count, every, HALF_BYTES * layers) * step.resharded

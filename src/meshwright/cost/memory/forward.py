@@ -11,7 +11,7 @@ from meshwright.cost.memory import pipelined_step, sharded_step
 from meshwright.cost.memory.in_flight import ShapeMemory
 from meshwright.cost.memory.timeline import MemoryTimeline
 from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
-from meshwright.cost.memory.unit_states import pooled_bytes, stored_states, worked_chunks
+from meshwright.cost.memory.unit_states import WorkedChunks, pooled_bytes, stored_states
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.runs import Runs
 from meshwright.cost.shapes import Pipelines, alone
@@ -68,7 +68,7 @@ def forward_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plan
 
 
 def _pipelined(step: UnitStep) -> MemoryTimeline:
-    return pipelined_step.last_forward(step, worked_chunks(step, step.backwards)[0])
+    return pipelined_step.last_forward(step, WorkedChunks(step, step.backwards).gradients)
 
 
 def _sharded(step: UnitStep) -> MemoryTimeline:

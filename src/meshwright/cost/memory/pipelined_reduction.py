@@ -7,7 +7,7 @@ import numpy as np
 from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
 from meshwright.cost.memory.chunk_turns import other_chunks, waiting_embedding
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
-from meshwright.cost.memory.unit_states import reduced_unit, worked_chunks
+from meshwright.cost.memory.unit_states import WorkedChunks, reduced_unit
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.specs.precision import HALF_BYTES
 
@@ -25,7 +25,7 @@ def reduction(line: MemoryTimeline, step: UnitStep) -> None:
     others = (chunks - 1) * group
     not_last = 1 - whole.last_chunk / np.maximum(step.layers, 1)
     logits = np.clip(saved.head_gradients - saved.residual, 0.0, saved.messages)
-    gradients, _ = worked_chunks(step, every - others, last_reduced=False)
+    gradients = WorkedChunks(step, every - others, last_reduced=False).gradients
     # What the last loss sent of the head goes before anything else is reduced.
     sent = step.inputs.gradient_bytes * step.loss_unit[0]
     unsharded = other_chunks(step, step.unsharded.after_backward, step.plans.num_microbatches <= group)
@@ -35,18 +35,17 @@ def reduction(line: MemoryTimeline, step: UnitStep) -> None:
     head = (0.0 * whole.head, 0.0 * stored.head) if apart else (whole.head, stored.head)
     _reduced_units(line, step, np.maximum(gradients - sent, 0.0), step.until_backward, *head, chunks > 1)
     _reduction_before_last(line, step, every - group)
-    gradients, resharded = worked_chunks(step, every, last_reduced=False)
+    worked = WorkedChunks(step, every, last_reduced=False)
     line.free("saved for backward")
     own = HALF_BYTES * (whole.first_chunk + whole.embedding + whole.head * (chunks == 1))
     own_chunk = other_chunks(step, np.minimum(step.unsharded.after_backward, 1), first=chunks > 1)
     line.allocate("parameters", "other chunks", own_chunk)
-    kept = step.until_backward - resharded + waiting_embedding(step, chunks > 1)
+    kept = step.until_backward - worked.resharded + waiting_embedding(step, chunks > 1)
     gathered = np.where(step.resharded, kept, own)
     ends = whole.embedding, stored.embedding
     if not apart:
         ends = tuple(each.embedding + each.head * (chunks == 1) for each in (whole, stored))
-    gradients = gradients - sent * (chunks == 1)
-    _reduced_units(line, step, gradients, gathered, *ends, chunks > 0)
+    _reduced_units(line, step, worked.gradients - sent * (chunks == 1), gathered, *ends, chunks > 0)
 
 
 def _reduction_before_last(line: MemoryTimeline, step: UnitStep, backwards: IntColumn) -> None:
@@ -54,14 +53,14 @@ def _reduction_before_last(line: MemoryTimeline, step: UnitStep, backwards: IntC
     chunks that are done.
     """
     unsharded, saved, nothing = step.unsharded, step.in_flight, 0.0 * step.whole.head
-    gradients, resharded = worked_chunks(step, backwards, last_reduced=False)
+    worked = WorkedChunks(step, backwards, last_reduced=False)
     first = unsharded.following_first > 0
     waiting = waiting_embedding(step, first & (unsharded.following < step.plans.vpp))
     line.allocate("activations", "saved for backward", saved.standing + step.group * saved.chunk)
-    size = step.plans.vpp * step.whole.chunk_between(step.plans.vpp) / np.maximum(step.layers, 1)
+    size = step.plans.vpp * step.whole.chunk_between / np.maximum(step.layers, 1)
     line.allocate("parameters", "other chunks", other_chunks(step, unsharded.following, size=size, first=first))
-    gathered_now = step.until_backward - resharded + waiting
-    _reduced_units(line, step, gradients, gathered_now, nothing, nothing, step.one_group & (step.plans.vpp > 2))
+    gathered_now = step.until_backward - worked.resharded + waiting
+    _reduced_units(line, step, worked.gradients, gathered_now, nothing, nothing, step.one_group & (step.plans.vpp > 2))
 
 
 def _reduced_units(

@@ -17,7 +17,7 @@ from meshwright.cost.memory.chunk_turns import (
 )
 from meshwright.cost.memory.pipelined_reduction import reduction
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
-from meshwright.cost.memory.unit_states import reduced_unit, worked_chunks
+from meshwright.cost.memory.unit_states import WorkedChunks, reduced_unit
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.layout.groups import sharding_ranks
 from meshwright.specs.precision import HALF_BYTES
@@ -34,9 +34,9 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     stage, shape (r,). Returns allocations in bytes.
     """
     saved, chunks = step.in_flight, step.unsharded
-    gradients, _ = worked_chunks(step, step.backwards)
+    gradients = WorkedChunks(step, step.backwards).gradients
     line = last_forward(step, gradients)
-    next_gradients, _ = worked_chunks(step, step.backwards + 1, last_reduced=False)
+    next_gradients = WorkedChunks(step, step.backwards + 1, last_reduced=False).gradients
     # Of the chunks that wait to be gathered, the next backward that is played brings the last, with the embedding.
     last, fewest = step.plans.vpp - 1, np.maximum(step.waiting_chunks, 1)
     next_one, every = (
@@ -62,11 +62,11 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     ):
         left = saved.second_activations + (1 - chunks_passed(step, later)) * saved.chunk
         left = np.where(saved.second_activations > 0, np.maximum(left, 0.0), 0.0)
-        gradients, resharded = worked_chunks(step, step.backwards + later)
+        worked = WorkedChunks(step, step.backwards + later)
         line.allocate("temporaries", "message buffers", saved.messages - _outputs(step, later))
-        line.allocate("gradients", "of chunks", gradients)
+        line.allocate("gradients", "of chunks", worked.gradients)
         of_first, more = of_first_chunk(step, later - 1), np.minimum(unsharded + 1, step.plans.vpp)
-        standing = step.until_backward - resharded
+        standing = step.until_backward - worked.resharded
         with_first = (first > 0) | of_first
         waiting = waiting_embedding(step, with_first & (unsharded < step.plans.vpp))
         line.allocate("parameters", "gathered until backward", standing + waiting)

@@ -109,9 +109,9 @@ class MemoryTimeline:
     def at(self, moment: Moment, only: BoolColumn | None = None) -> None:
         """What is allocated now may be the most. only: the ranks that have such a moment, shape (r,)."""
         allocated, unused = self._sum(), self._unused()
-        held = allocated + unused if some(unused) else allocated
         if only is not None:
-            allocated, held = (np.where(only, size, 0.0) for size in (allocated, held))
+            allocated, unused = np.where(only, allocated, 0.0), unused * only if some(unused) else 0.0
+        held = allocated + unused if some(unused) else allocated
         snapshot = _Snapshot(moment=moment, allocated=dict(self._allocated), total=allocated, held=held)
         self._moments.append(snapshot)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.arrays import FloatColumn, Floats, IntColumn, some
 from meshwright.cost.memory.states import States
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.specs.precision import HALF_BYTES
@@ -89,32 +92,58 @@ def reduced_unit(
     return sent * whole + np.maximum(gradient_bytes * whole, put_out)
 
 
-def worked_chunks(
-    step: UnitStep, backwards: IntColumn, *, last_reduced: bool = True
-) -> tuple[FloatColumn, FloatColumn]:
-    """Gradients after some backward passes of chunks, and the weights that have been resharded by then: ZeRO 2 less
-    those that were gathered in their place, ZeRO 3 a head that was kept.
+@dataclass(frozen=True)
+class WorkedChunks:
+    """Gradients and weights after some backward passes of chunks, bytes, shape (r,).
 
     Whole gradients of the chunks that have worked backward. A chunk reduces its own after its last micro-batch: with
     one group of micro-batches, and so one chunk after the other, shards are left of those that are done.
-    step: of every stage; backwards: a count, shape (r,); last_reduced: also the chunk that the last of these completes.
-    Returns bytes, shape (r,). Source: torch 2.13, distributed/pipelining/stage.py, backward_maybe_with_nosync.
+    Source: torch 2.13, distributed/pipelining/stage.py, backward_maybe_with_nosync.
     """
-    chunks, whole, stored = step.plans.vpp, step.whole, step.stored
-    # Chunks that have worked backward, and those of them that have reduced their gradients, (r,).
-    worked = np.minimum(np.ceil(backwards / step.group), chunks)
-    done = backwards // step.group if last_reduced else worked - 1
-    reduced = np.clip(done, 0, chunks) * step.one_group
-    layers, head = whole.of_chunks(reduced, chunks), reduced > 0
-    # Whole gradients of the chunks between, with the ends, and shards of those that are reduced.
-    # Where the loss goes in pieces, what it sent of the head stands until anything else is reduced.
-    has_head = (worked > 0) | (step.several & step.loss_in_pieces)
-    alive = whole.of_chunks(worked, chunks) - layers + whole.head * (has_head & ~head)
-    alive = alive + whole.embedding * ((worked >= chunks) & (reduced < chunks))
-    shards = stored.of_chunks(reduced, chunks) + stored.head * head
-    if step.loss_in_pieces:
-        shards = shards + (step.loss_unit[1] + step.reduced_twice + step.summed_last) * has_head - stored.head * head
-    gradients = step.inputs.gradient_bytes * alive + step.weight_bytes * shards
-    kept = whole.head * head
-    resharded = np.where(step.resharded, kept * step.keeps_ends_gathered, layers + kept - step.gathered_next(reduced))
-    return gradients, HALF_BYTES * resharded
+
+    step: UnitStep
+    """Of every stage."""
+    backwards: IntColumn
+    """A count, shape (r,)."""
+    last_reduced: bool = True
+    """Also the chunk that the last of these completes."""
+
+    @cached_property
+    def gradients(self) -> FloatColumn:
+        """Whole ones and shards."""
+        step, whole, chunks, reduced = self.step, self.step.whole, self.step.plans.vpp, self._reduced
+        # Whole gradients of the chunks between, with the ends, and shards of those that are reduced.
+        # Where the loss goes in pieces, what it sent of the head stands until anything else is reduced.
+        head, has_head = reduced > 0, (self._worked > 0) | (step.several & step.loss_in_pieces)
+        alive = whole.of_chunks(self._worked, chunks) - self._layers + whole.head * (has_head & ~head)
+        alive = alive + whole.embedding * ((self._worked >= chunks) & (reduced < chunks))
+        shards = step.stored.of_chunks(reduced, chunks) + step.stored.head * head if some(reduced) else 0.0
+        if step.loss_in_pieces:
+            shards = shards + (step.loss_unit[1] + step.reduced_twice + step.summed_last) * has_head
+            shards = shards - step.stored.head * head
+        return step.inputs.gradient_bytes * alive + step.weight_bytes * shards
+
+    @property
+    def resharded(self) -> FloatColumn:
+        """Weights that have been resharded by then: ZeRO 2 less those that were gathered in their place, ZeRO 3 a head
+        that was kept.
+        """
+        step, kept = self.step, self.step.whole.head * (self._reduced > 0)
+        others = self._layers + kept - step.gathered_next(self._reduced)
+        return HALF_BYTES * np.where(step.resharded, kept * step.keeps_ends_gathered, others)
+
+    @cached_property
+    def _worked(self) -> FloatColumn:
+        """Chunks that have worked backward."""
+        return np.minimum(np.ceil(self.backwards / self.step.group), self.step.plans.vpp)
+
+    @cached_property
+    def _reduced(self) -> FloatColumn:
+        """Those of them that have reduced their gradients."""
+        done = self.backwards // self.step.group if self.last_reduced else self._worked - 1
+        return np.clip(done, 0, self.step.plans.vpp) * self.step.one_group
+
+    @cached_property
+    def _layers(self) -> Floats:
+        """Parameters of the layers of these, a count."""
+        return self.step.whole.of_chunks(self._reduced, self.step.plans.vpp) if some(self._reduced) else 0.0

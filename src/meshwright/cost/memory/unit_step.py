@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column, some
 from meshwright.cost.memory.in_flight import beside_logits
 from meshwright.cost.memory.stage_parameters import Units, parted_embedding, stage_units
 from meshwright.cost.memory.unit_in_flight import UnitInFlight
@@ -102,8 +102,7 @@ class UnitStep:
     @cached_property
     def resharded(self) -> BoolColumn:
         """Whether layers are resharded after forward (ZeRO 3), or stay gathered until their backward."""
-        resharded: BoolColumn = self.plans.zero == 3
-        return resharded
+        return np.equal(self.plans.zero, 3)
 
     @cached_property
     def deferred(self) -> BoolColumn:
@@ -257,15 +256,16 @@ class UnitStep:
         size: FloatColumn = (chunks - self.last_chunk_size) / np.maximum(chunks - 1, 1)
         return size
 
-    def gathered_next(self, done: FloatColumn) -> FloatColumn:
+    def gathered_next(self, done: FloatColumn) -> Floats:
         """ZeRO 2: parameters of the waiting chunks that have been gathered in the place of so many that are done, the
         embedding with the last of them, counts.
         """
         whole, chunks, come = self.whole, self.plans.vpp, np.minimum(done, self.waiting_chunks)
+        if not some(come):
+            return 0.0
         layers = whole.of_chunks(AHEAD + come, chunks) - whole.of_chunks(1.0 * AHEAD, chunks)
-        with_embedding = (come > 0) & (come == self.waiting_chunks)
-        come_next: FloatColumn = layers * (come > 0) + whole.embedding * with_embedding
-        return come_next
+        come_next: FloatColumn = layers + whole.embedding * (come == self.waiting_chunks)
+        return come_next * (come > 0)
 
     def prefetched(self, layers: int) -> FloatColumn:
         """ZeRO 3: bytes of the layer that works and of those of its chunk gathered ahead of it, beside one that stays
