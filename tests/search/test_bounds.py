@@ -15,8 +15,10 @@ from meshwright.cost.shapes import pipelines_of
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.search import fitting as fitting_module
+from meshwright.search import forward_bounds as forward_bounds_module
 from meshwright.search.bounds import LeastMemory, least_in_forward, least_memory, most_unequal
 from meshwright.search.find import find
+from meshwright.search.forward_bounds import ForwardBounds
 from meshwright.search.resolve import stages as stages_module
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
@@ -60,6 +62,19 @@ def test_no_plan_holds_less_than_in_its_last_forward_and_what_is_unfit_then_does
     assert (priced.verdict[least.unfit] == Verdict.OUT_OF_MEMORY).all()
 
 
+@pytest.mark.parametrize("name", CAST)
+def test_weights_alone_tell_of_the_last_forward_no_more_than_all_that_is_kept(name: str) -> None:
+    inputs = ASKED[name]
+    plans = legal_plans(inputs)
+    pipelines, _ = pipelines_of(plans, inputs, keep_all_stages=False)
+    whole, bounds = _least_in_forward(plans, inputs), ForwardBounds.of(plans, pipelines, inputs)
+    assert (bounds.device <= whole.device).all()
+    assert (bounds.unfit == whole.unfit).all()
+    assert bounds.leanest() == whole.device.argmin()
+    bounds.ask(~bounds.asked)
+    assert (bounds.device == whole.device).all()
+
+
 @pytest.mark.parametrize("name", ["deferred gradients", "routed as usual"])
 def test_the_last_forward_tells_most_of_what_does_not_fit_and_more_than_states_alone(name: str) -> None:
     plans = legal_plans(ASKED[name])
@@ -88,7 +103,8 @@ def test_an_answer_is_the_same_where_every_plan_is_priced(name: str, monkeypatch
     bounded = find(inputs)
     nothing = lambda pipelines, _: LeastMemory(zeros := np.zeros(len(pipelines.of_plan)), zeros > 0)  # noqa: E731
     monkeypatch.setattr(fitting_module, "least_memory", nothing)
-    monkeypatch.setattr(fitting_module, "least_in_forward", lambda _, pipelines, *__: nothing(pipelines, None))
+    unbound = lambda _, pipelines, *__, **___: nothing(pipelines, None)  # noqa: E731
+    monkeypatch.setattr(forward_bounds_module, "least_in_forward", unbound)
     whole = find(inputs)
     assert whole.unpriced == 0 < bounded.unpriced
     assert bounded == replace(whole, unpriced=bounded.unpriced)

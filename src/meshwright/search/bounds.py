@@ -59,21 +59,26 @@ def least_memory(pipelines: Pipelines, inputs: Inputs) -> LeastMemory:
     return LeastMemory(device[pipelines.of_plan], unfit[pipelines.of_plan])
 
 
-def least_in_forward(plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> LeastMemory:
+def least_in_forward(
+    plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs, *, keeps: bool = True
+) -> LeastMemory:
     """The same of what plans whose weights are cast for use hold in the last forward of their step.
 
     `_least_grows` says why the worst stage is out of memory if it holds too much then, also of what is no state. The
     worst stage reserves most over the whole step; it is not known here, so all are asked. It reserves at least what any
     stage reserves in its last forward, and what is left of that without its own pools and its bytes of no use is
     allocated.
-    plans: shape (n,); pipelines, stages: theirs.
+    plans: shape (n,); pipelines, stages: theirs; keeps: whether micro-batches keep anything; where not, no plan with
+    these weights and as many micro-batches holds less, or fits where it says that they do not.
     """
-    shapes = micro_batch_shapes(plans, inputs, pipelines)
-    held = forward_memory(stages, pipelines, Runs.of(plans, stages, pipelines, shapes), plans, inputs)
+    runs = Runs.of(plans, stages, pipelines, micro_batch_shapes(plans, inputs, pipelines)) if keeps else None
+    held = forward_memory(stages, pipelines, runs, plans, inputs)
     memory, reserved = inputs.runtime.memory, stages.largest(held.reserved(inputs))
     communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.of_plan]
-    beside = (reserved[stages.plan] - held.pools) / (1 + memory.fragmentation) - held.unused
-    allocated = np.maximum(held.allocated, beside)
+    allocated = held.allocated
+    if keeps or not inputs.runtime.entropy.unjoined_bytes:
+        beside = (reserved[stages.plan] - held.pools) / (1 + memory.fragmentation) - held.unused
+        allocated = np.maximum(allocated, beside)
     most = (most_unequal(pipelines.plans, inputs) - 1)[pipelines.of_plan]
     routing = most[stages.plan] * (2 + memory.fragmentation) * (allocated - held.states)
     fits = ~_surely_unfit(allocated, communicators[stages.plan], inputs, routing)

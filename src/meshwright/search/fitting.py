@@ -11,7 +11,8 @@ from meshwright.cost.footprint import Footprints, footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.shapes import Pipelines, pipelines_of
 from meshwright.layout.plans import Plans
-from meshwright.search.bounds import least_in_forward, least_memory
+from meshwright.search.bounds import least_memory
+from meshwright.search.forward_bounds import ForwardBounds
 from meshwright.search.rivals import Rivals
 from meshwright.search.ties import Ranks
 from meshwright.specs.inputs import Inputs
@@ -73,11 +74,12 @@ def _priced(legal: Plans, pipelines: Pipelines, chosen: BoolColumn, inputs: Inpu
         memory = Footprints.of(plans, own, stages, inputs)
         tally.add_leanest(memory)
         return memory
-    least = least_in_forward(plans, own, stages, inputs)
-    may_fit = ~least.unfit
-    may_fit[np.argmin(least.device)] = True
+    least = ForwardBounds.of(plans, own, inputs)
+    leanest, may_fit = least.leanest(), ~least.unfit
+    may_fit[leanest] = True
     memory = footprints_of(plans.take(may_fit), inputs)
     device = memory.worst_memory.device
+    least.ask(least.device <= device.min())
     leaner = ~may_fit & (least.device <= device.min())
     tally.unpriced += int((~may_fit & ~leaner).sum())
     if leaner.any():

@@ -10,7 +10,7 @@ from meshwright.arrays import FloatColumn, column
 from meshwright.cost.memory import pipelined_step, sharded_step
 from meshwright.cost.memory.in_flight import ShapeMemory
 from meshwright.cost.memory.timeline import MemoryTimeline
-from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
+from meshwright.cost.memory.unit_in_flight import UnitInFlight, unit_in_flight_bytes
 from meshwright.cost.memory.unit_states import WorkedChunks, pooled_bytes, stored_states
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.runs import Runs
@@ -40,17 +40,23 @@ class ForwardMemory(NamedTuple):
         return reserved
 
 
-def forward_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans, inputs: Inputs) -> ForwardMemory:
+def forward_memory(
+    stages: Stages, pipelines: Pipelines, runs: Runs | None, plans: Plans, inputs: Inputs
+) -> ForwardMemory:
     """What stages hold whose fp32 weights are cast for use, in the last forward of their step, without chunks that are
     gathered beside the one that works; of replicas, and where autograd splits the backward pass, their states alone.
 
-    stages, pipelines, runs, plans: as of `stage_memory`. Returns bytes, shape (r,). Source: `stage_memory`, of whose
-    moments these are the first.
+    stages, pipelines, runs, plans: as of `stage_memory`; runs: None: of micro-batches that keep nothing. Returns bytes,
+    shape (r,). Source: `stage_memory`, of whose moments these are the first.
     """
-    in_flight = unit_in_flight_bytes(runs, ShapeMemory.of(alone(runs.shapes.plans), inputs), inputs)
+    nothing = np.zeros(len(stages.plan))
+    in_flight = UnitInFlight(*[nothing] * len(UnitInFlight._fields))
+    if runs is not None:
+        each = unit_in_flight_bytes(runs, ShapeMemory.of(alone(runs.shapes.plans), inputs), inputs)
+        in_flight = gathered(each, runs.of_stage)
     no_others = UnshardedChunks(*np.zeros((len(UnshardedChunks._fields), len(pipelines.stages.plan)), dtype=np.int64))
-    step = UnitStep.of(stages, pipelines, plans, gathered(in_flight, runs.of_stage), inputs, no_others)
-    stored, most = stored_states(step), np.zeros(len(stages.plan))
+    step = UnitStep.of(stages, pipelines, plans, in_flight, inputs, no_others)
+    stored, most = stored_states(step), nothing.copy()
     for play, rows in {
         _pipelined: step.deferred & ~step.split,
         _sharded: (step.plans.zero > 1) & ~step.deferred,
