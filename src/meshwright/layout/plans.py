@@ -94,6 +94,8 @@ class Plans:
 
     def take(self, rows: IntColumn | BoolColumn | slice) -> Plans:
         """The chosen rows, by index, mask or slice."""
+        if isinstance(rows, np.ndarray) and rows.dtype == bool:
+            rows = np.flatnonzero(rows)  # of each column a mask takes fifteen times as long
         return Plans(**{name: getattr(self, name)[rows] for name in COLUMNS}, chunkings=self.chunkings)
 
     def some(self, rows: IntColumn) -> Plans:
