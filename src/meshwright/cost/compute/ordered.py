@@ -15,8 +15,7 @@ from meshwright.specs.model import LayerKind
 def ordered_workspace(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     """Bytes of the workspace in which deterministic kernels keep a number for each score, masked or not: w b a s^2 / r.
 
-    w: of the accelerator's kernel table, 0 without a workspace.
-    plan: scalar or array (n,); shard: sizes on the rank.
+    w: of the accelerator's kernel table, 0 without a workspace; plan: scalar or array (n,); shard: sizes on the rank.
     Returns bytes. Source: NVIDIA/cudnn-frontend pull request 398.
 
     >>> from meshwright.cost.shard import layer_shard
