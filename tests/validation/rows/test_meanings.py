@@ -19,6 +19,10 @@ from tables import llama
 STATES = ("autocast=false", "weight_bytes=2", "moment_bytes=2")
 QWEN3 = {"model": "qwen3-30b-a3b", "layers": "", "seq_len": "4096", "moe_experts": "128", "ep": "8"}
 PIPELINED = {"pp": "2", "schedule": "interleaved", "zero_stage": "2", "recompute": "none", "compiled": "no"}
+LAYOUT = "Et*4|(t*4|)*14tmL"
+LAID_OUT = {"plan": f"layout={LAYOUT}", "mtp_layers": "1"}
+ENDS_COUNT = {"ends_layers_less": "1"}
+WHOLE_LAYERS = {"runtime": "megatron-core", "recompute": "full", "pp": "1"}
 PROFILE = {"runtime": "galvatron", "seq_len": "2048", "source": "layernum[1]_bsz8_seq2048_rank7_", "notes": "rank 7"}
 RECIPE = "recipe QWEN3_30B_A3B_PRETRAIN_CONFIG_GB200_BF16_V2@v0.4.0 "
 OTHER_RECIPE = {"recipe-of-release-26-02-01"}
@@ -83,6 +87,24 @@ def _columns(row: Row) -> Row:
             {"plan": 'context_exchange="all_to_all"'},
         ),
         ({"runtime": "megatron-core", "cp": "1", "notes": "cp-comm-type a2a"}, {}),
+        ({"runtime": "megatron-core", "pp": "4", "notes": f"layout of Table 17: {LAYOUT}; offload"}, LAID_OUT),
+        ({"runtime": "megatron-bridge", "pp": "4", "notes": f"PIPELINE_LAYOUT={LAYOUT} (head last)"}, LAID_OUT),
+        ({"runtime": "megatron-core", "pp": "4", "notes": "layout Et*7|t*8|...|t*7,L"}, {}),
+        ({"runtime": "megatron-core", "pp": "1", "notes": f"layout {LAYOUT}"}, {}),
+        ({"runtime": "megatron-core", "pp": "2", "notes": "account_for_embedding_in_pipeline_split"}, ENDS_COUNT),
+        ({"runtime": "megatron-core", "pp": "2", "notes": "ASYM_PP_EMBED=ASYM_PP_LOSS=True"}, ENDS_COUNT),
+        ({"runtime": "megatron-core", "pp": "2", "notes": "no account-for-loss-in-pipeline-split"}, {}),
+        ({**WHOLE_LAYERS, "notes": "recompute full/block, 30 of 80 layers; TE"}, {"recompute_layers": "30"}),
+        ({**WHOLE_LAYERS, "notes": "the file recomputes 5 layers (block)"}, {"recompute_layers": "5"}),
+        ({**WHOLE_LAYERS, "pp": "2", "notes": "12 of 80 layers recomputed"}, {}),
+        ({**WHOLE_LAYERS, "recompute": "none", "notes": "12 of 80 layers recomputed"}, {}),
+        (
+            {"runtime": "megatron-core", "moe_experts": "8", "notes": "MOE_ROUTER_FORCE_LOAD_BALANCING=False"},
+            {"routing": "natural"},
+        ),
+        ({"runtime": "megatron-core", "moe_experts": "8", "notes": "--moe-router-force-load-balancing"}, {}),
+        ({"runtime": "megatron-core", "notes": '"8xB200 GPUs limited to 750W"'}, {"power_limit_w": "750"}),
+        ({"runtime": "megatron-core", "notes": "power limit not printed: 772 W is assumed"}, {}),
     ],
 )
 def test_blanks_are_as_the_words_and_the_configurations_of_the_framework_say(said: Row, meant: Row) -> None:
@@ -97,6 +119,10 @@ def test_blanks_are_as_the_words_and_the_configurations_of_the_framework_say(sai
         ({"with": "attention_kernel=newest"}, ""),
         ({"runtime": "torchtitan@0.2.2"}, ""),
         ({"runtime": "torchtitan@0.2.2", "with": "attention_kernel=flex; root_unit=true"}, "850"),
+        ({"runtime": "torchtitan@0.2.2", "model": "Llama-4-Scout", "with": "attention_kernel=flex"}, "850"),
+        ({"runtime": "torchtitan@0.2.2", "model": "GPT-OSS-20B", "with": "attention_kernel=flex"}, ""),
+        ({"model": "gpt-oss-20b", "with": "attention_kernel=flex"}, ""),
+        ({"model": "gpt-oss-20b"}, "850"),
         ({"runtime": "megatron-core", "notes": "SFT finetuning, packed; MFU printed"}, "200"),
         ({"runtime": "megatron-core", "notes": "SFT run (not pre-training), packed sequences;"}, "200"),
         ({"runtime": "megatron-core", "notes": "SFT run, not packed"}, ""),
@@ -200,10 +226,24 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("torchtitan", "AdamW (foreach, one more copy)", "fused_update=false"),
         ("automodel", "", "cross_entropy=eager"),
         ("automodel", "", "fused_kernels=deep_ep"),
+        ("megatron-core", "moments bf16 (recipe)", "moment_bytes=2"),
+        ("megatron-core", "moments fp32", ""),
+        ("megatron-bridge", "DELAY_WGRAD_COMPUTE; early training", "overlap.expert=0.66"),
+        ("megatron-core", "A2A_OVERLAP=1 (with delayed weight gradients)", "overlap.expert=0.66"),
+        ("megatron-core", "delay_wgrad_compute=False", ""),
+        ("megatron-bridge", "MOE_EXPERT_RANK_CAPACITY_FACTOR=1.5", "host.graphs=iteration"),
+        ("megatron-bridge", "dropless with paged stash", "fused_kernels=hybrid_ep"),
+        ("megatron-core", "graphs of attn, moe_router, moe_preprocess", "host.graphs=parts"),
+        ("megatron-core", "CUDA_GRAPH_SCOPE='attn moe_router moe_preprocess'", "host.graphs=parts"),
+        ("megatron-core", "graphs of moe_router and moe_preprocess", "host.graphs=router"),
+        ("megatron-bridge", "mxfp8 (FP8_DPA attention)", "quantised_attention=true"),
+        ("megatron-bridge", "attention bf16 (FP8_DPA off)", ""),
     ],
 )
 def test_options_by_their_own_names_are_read(framework: str, notes: str, behaviour: str) -> None:
-    row = _stranger(runtime=framework, notes=notes, compiled="no", recompute="none", moe_experts="8")
+    row = _stranger(
+        gpu="B200-SXM-180GB", runtime=framework, notes=notes, compiled="no", recompute="none", moe_experts="8"
+    )
     behaviours = {each for taken in _taken(row) for each in taken.behaviours}
     assert behaviour in behaviours if behaviour else not behaviours
 
@@ -219,8 +259,80 @@ def test_words_say_whether_tensor_parallel_collectives_overlap() -> None:
     assert _overlap(**core, notes="overlap-grad-reduce, tp-comm-overlap, PP overlap ON") == 0.5
     assert _overlap(**core, runtime_detail="NeMo container 24.09 (Megatron-Core)") == 0.5
     assert _overlap(**core, runtime_detail="NeMo container 24.09", notes="TP comm overlap disabled") == 0
+    assert _overlap(**core, notes="TP_COMM_OVERLAP is off") == 0
+    assert _overlap(**core, notes="no tp-comm-overlap") == 0
+    assert _overlap(**core, notes="ub_tp_comm_overlap false") == 0
+    assert _overlap(**core, notes="ub_tp_comm_overlap true") == 0.5
+    assert _overlap(**core, notes="TP_COMM_OVERLAP=True") == 0.5
     assert _overlap(notes="async TP") == 0.5
     assert _overlap(notes="vanilla TP") == 0
+
+
+@pytest.mark.parametrize(
+    ("precision", "notes", "quantised"),
+    [
+        ("mxfp8", "fp8-param-gather, bf16 moments", ("mxfp8",)),
+        ("fp8-blockwise", "--fp8-param-gather", ("fp8-blockwise",)),
+        ("fp8", "mxfp8 param gather", ("fp8",)),
+        ("mxfp8", "sbatch_benchmarking.sh has no --fp8-param-gather", ()),
+        ("mxfp8", "FP8_PARAM_GATHER=False", ()),
+        ("bf16", "overlap_grad_reduce and overlap_param_gather", ()),
+    ],
+)
+def test_words_say_whether_weights_are_gathered_in_8_bits(
+    precision: str, notes: str, quantised: tuple[str, ...]
+) -> None:
+    (row,) = as_known([_stranger(runtime="megatron-core", precision=precision, notes=notes)])
+    assert runtime_of(row).storage.quantised_weights == quantised
+    (bridge,) = as_known([_stranger(runtime="megatron-bridge", precision="mxfp8", notes="FP8_PARAM_GATHER=False")])
+    assert runtime_of(bridge).storage.quantised_weights == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "kernel"),
+    [
+        ("GPT-OSS-20B", {"runtime": "torchtitan@0.2.2"}, "flex"),
+        ("GPT-OSS-20B", {"source": "commit message (#3105) of 2026-05-26"}, "flex"),
+        ("GPT-OSS-20B", {"source": "a page of 2026-08"}, "newest"),
+        ("Llama-4-Scout-17Bx16E", {"runtime": "torchtitan@0.1.0"}, "flex"),
+        ("DeepSeek-V3-16B", {"runtime": "torchtitan@0.2.2", "source": "logs of 2025-11"}, "flex"),
+        ("DeepSeek-V3-16B", {"runtime": "torchtitan@0.2.2", "source": "logs of 2025-07"}, "newest"),
+        ("DeepSeek-V3-16B", {"runtime": "torchtitan@0.2.2", "source": "logs of 2025-11", "gpu": "MI300X"}, "newest"),
+        ("Llama-3-8B", {"source": "commit message (#3105) of 2026-05-26"}, "newest"),
+        ("Llama-3-8B", {"source": "a page of 2026-08"}, "flex"),
+    ],
+)
+def test_models_of_torchtitan_attend_as_their_flavours_did_then(model: str, said: Row, kernel: str) -> None:
+    (row,) = as_known([_stranger(model=model, compiled="yes", **said)])
+    kernels = runtime_of(row).kernels
+    sinks = "OSS" in model
+    assert (kernels.sinks_attention_kernel if sinks else kernels.attention_kernel) == kernel
+
+
+@pytest.mark.parametrize(
+    ("said", "behaviour", "taken"),
+    [
+        ({"source": "(#1500)", "gpu": "B200-SXM-180GB", "recompute": "selective"}, "attention-again", True),
+        ({"source": "(#2200)", "gpu": "B200-SXM-180GB", "recompute": "selective"}, "attention-again", False),
+        ({"source": "(#1500)", "gpu": "H100-SXM-80GB", "recompute": "selective"}, "attention-again", False),
+        ({"notes": "torchtitan@6fc499f6f of 2025-08-14", "runtime": "torchtitan@0.2.2"}, "early-stop", True),
+        ({"notes": "torchtitan@6fc499f6f of 2025-10-14", "runtime": "torchtitan@0.2.2"}, "early-stop", False),
+        ({"source": "(#3105)"}, "one-rotary-table", True),
+        ({"source": "(#3500)"}, "one-rotary-table", False),
+        ({"source": "(#3500)"}, "projections-apart", True),
+        ({"source": "(#3900)"}, "projections-apart", False),
+    ],
+)
+def test_torchtitan_does_as_it_did_when_the_run_was(said: Row, behaviour: str, taken: bool) -> None:
+    named = settings()[behaviour].behaviours
+    assert (named in [each.behaviours for each in _taken(_stranger(**said))]) == taken
+
+
+def test_recipes_of_release_26_06_for_h100_overlap_no_exchange_of_experts() -> None:
+    bridge = {"runtime": "megatron-bridge@26.06", "dataset": "a page"} | QWEN3
+    (h100,) = as_known([_stranger(**bridge | {"gpu": "H100-SXM-80GB"})])
+    (asked,) = as_known([_stranger(**bridge | {"gpu": "H100-SXM-80GB", "notes": "with EP overlap"})])
+    assert (runtime_of(h100).overlap.fused_expert, runtime_of(asked).overlap.fused_expert) == (0, 0.32)
 
 
 def test_a_run_of_nemo_of_a_known_model_of_its_source_does_as_the_others() -> None:

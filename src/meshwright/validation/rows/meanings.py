@@ -17,11 +17,13 @@ NEGATED = r"(?<!\bno )(?<!\bnot )(?<!\bwithout )"
 """What is said not to be is not meant."""
 
 
-class Until(Spec):
-    """Until when a framework did so."""
+class Period(Spec):
+    """When a framework did so."""
 
-    month: str
-    """The last, of a source that names no pull request."""
+    first: str = ""
+    """The first month, of a source that names no pull request; blank: from the beginning."""
+    last: str
+    """The last."""
     pull_requests: tuple[tuple[int, int], ...]
     """The first and the last of each span in which it did so."""
 
@@ -30,7 +32,8 @@ class Until(Spec):
         pull, month = written_at(row)
         if pull:
             return any(first <= pull <= last for first, last in self.pull_requests)
-        return NEVER < month <= month_of(self.month)
+        first = month_of(self.first) if self.first else NEVER
+        return month != NEVER and first <= month <= month_of(self.last)
 
 
 class Meaning(Spec):
@@ -50,7 +53,7 @@ class Meaning(Spec):
     """By column, the pattern that its whole value has."""
     above: dict[str, float] = {}
     """By column, what its value is larger than; a blank one is 0."""
-    until: Until | None = None
+    period: Period | None = None
     of_new_models: bool = False
     """Of rows alone whose source has no run of their model in the project's table."""
     what: str = ""
@@ -82,7 +85,7 @@ class Meaning(Spec):
             (not self.frameworks or framework in self.frameworks)
             and all(re.fullmatch(pattern, row[column], re.IGNORECASE) for column, pattern in self.where.items())
             and all(float(row[column] or 0) > least for column, least in self.above.items())
-            and (self.until is None or self.until.is_of(row))
+            and (self.period is None or self.period.is_of(row))
         )
 
 

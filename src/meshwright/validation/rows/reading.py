@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput, NotModelled, UnknownName, quoted
+from meshwright.layout.layout_string import read_layout_string
 from meshwright.layout.legality import require_legal
 from meshwright.layout.legality.recompute import absent_modules
 from meshwright.layout.named import usual_exchange
@@ -154,15 +155,20 @@ OTHER_FIELDS = (
     *("chunk_layers", "microbatch_group"),
 )
 """Of a plan, which have no column of their own."""
+LAYOUT = "layout"
+"""In their place, the layers of each chunk as Megatron-LM's `--pipeline-model-parallel-layout` has them."""
 
 
 def other_fields(row: Row) -> dict[str, Any]:
     """The fields of the plan in the column `plan`; raises `InvalidInput` for what is none."""
-    fields = {}
+    fields: dict[str, Any] = {}
     for text in split_list(row["plan"]):
         name, _, value = (part.strip() for part in text.partition("="))
+        if name == LAYOUT:
+            fields["chunk_layers"] = [*read_layout_string(value)]
+            continue
         if name not in OTHER_FIELDS:
-            raise UnknownName("field in the column plan", name, OTHER_FIELDS)
+            raise UnknownName("field in the column plan", name, (*OTHER_FIELDS, LAYOUT))
         try:
             fields[name] = json.loads(value)
         except (ValueError, RecursionError):

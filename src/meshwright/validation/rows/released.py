@@ -17,6 +17,8 @@ PULL_REQUEST = re.compile(r"#(\d{1,5})\b|\bpull(?: request)? (\d{1,5})\b")
 NUMBER = re.compile(r"(?<!\d)(\d\d)\.(\d\d)(?!\d)")
 """Of a release by its month, as 25.09."""
 VERSION = re.compile(r"\d+(?:\.\d+)+")
+DATES_SOFTWARE = ("runtime_detail", "software_release", "notes")
+"""Columns that may say of when the framework was."""
 HALF = "bf16"
 """The recipe of a row that names none."""
 LAST_MONTH = 12
@@ -31,6 +33,8 @@ class Named(Spec):
     runtime: str
     says: str
     framework: str
+    release: str = ""
+    """The one that the words mean; blank: the numbered one that ran."""
     prefix: str = ""
     """Of its releases, before their number."""
     precisions: dict[str, str] = {}
@@ -89,6 +93,8 @@ def _by_name(row: Row) -> str:
     said = row["runtime_detail"].lower()
     for each in _named():
         if each.runtime == row["runtime"] and each.says.lower() in said:
+            if each.release:
+                return f"{each.framework}@{each.release}"
             known = [release for release in releases(each.framework) if release.startswith(each.prefix)]
             numbered = {release: number for release in known if (number := _number(release))}
             ran = _number(row["software_release"]) or _number(row["runtime_detail"])
@@ -132,7 +138,13 @@ def _by_date(row: Row) -> str:
 
 
 def written_at(row: Row) -> tuple[int, tuple[int, int]]:
-    """The first pull request and the earliest month that a row's source names; 0 and (0, 0) where it names none."""
+    """The month of the software that a row dates; or else the first pull request and the earliest month that its source
+    names. 0 and (0, 0) where it names none.
+    """
+    text = "; ".join(row[column] for column in DATES_SOFTWARE)
+    software = row["runtime"].partition("@")[0]
+    if ran := re.search(rf"\b{re.escape(software)}(?:[@ ][\w.]+)? (?:of |\()(20\d\d-(?:0[1-9]|1[0-2]))", text):
+        return 0, month_of(ran[1])
     pulls = [int(one or other) for one, other in PULL_REQUEST.findall(row["source"])]
     months = [(int(year), int(month or LAST_MONTH)) for year, month in MONTH.findall(row["source"])]
     return pulls[0] if pulls else 0, min(months, default=NEVER)
