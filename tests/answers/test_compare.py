@@ -123,6 +123,16 @@ def test_a_deadline_is_met_or_gets_the_nodes_that_meet_it() -> None:
     assert clusters_document(never)["clusters"][0]["deadline"] == entry
 
 
+def test_a_cluster_that_holds_nothing_has_no_deadline() -> None:
+    holds, small = (
+        inputs_of(llama_8b(), where, global_batch=64, sequence_length=4096, tokens=10**10)
+        for where in ("1x8:h100", "1x2:l40s")
+    )
+    comparison = compared(holds, small, wishes=Wishes(deadline_days=10))
+    assert comparison.rows[1].deadline is None
+    assert "in 10 days" in _printed(clusters_screen(comparison), width=150)
+
+
 def test_a_deadline_is_as_sure_as_the_range_of_days() -> None:
     [row] = compared(NEW).rows
     assert row.training

@@ -263,3 +263,27 @@ def test_tensor_parallelism_on_one_node_crosses_nothing() -> None:
     assert answer.code == 0
     assert "it crosses" not in answer.out
     assert "the cluster has no slower links" in answer.out
+
+
+AT_RISK = ("memo", "qwen3-8b", "1x4:a100-40gb", "--seq-len", "4096", "--global-batch", "64")
+
+
+def test_a_plan_at_risk_is_not_asked_for() -> None:
+    text = asked(*AT_RISK).out
+    assert "**No plan fits safely; the least risky**" in text
+    assert "Train with this plan" not in text
+    assert "no plan for this batch fits safely" in text
+    said = text[text.index("What would fit safely") : text.index("predicted")]
+    assert "optimizer_states=bf16" in said
+    decision = text[text.index("Decision asked") : text.index("Approved")]
+    assert decision.count("Do not commit 4 accelerators") == 1
+    assert "Plan again with --with optimizer_states=bf16." in decision
+    document = json.loads(asked(*AT_RISK, "--json").out)
+    assert document["what_would_fit"]
+
+
+def test_what_fits_without_zero_at_risk_alone_does_not_fit_safely() -> None:
+    text = asked("memo", "mixtral-8x7b", "8x8:h100", "--seq-len", "4096", "--global-batch", "512").out
+    [needed] = re.findall(r"without it the plan needs ([\d.]+) GiB, which (?:still fits|does not fit safely)", text)
+    [usable] = set(re.findall(r"of ([\d.]+) GiB usable", text))
+    assert ("which does not fit safely" in text) == (float(needed) > float(usable))

@@ -139,7 +139,9 @@ def _training(comparison: ClusterComparison) -> tuple[Block, ...]:
                 cells = [f"{training.days:,.1f}", span, f"{training.accelerator_hours:,.0f}"]
             if wishes.prices:
                 cells.append("-" if training is None or training.cost is None else f"{training.cost:,.0f}")
-            rows.append((row.cluster.name, *cells, *([_deadline(row.deadline)] if row.deadline else [])))
+            if wishes.deadline_days:
+                cells.append(_deadline(row.deadline) if row.deadline else "-")
+            rows.append((row.cluster.name, *cells))
     title = Heading(f"Training on {format_count(first.inputs.job.tokens)} tokens", 3)
     unpriced = wishes.prices and any(row.training and row.training.cost is None for row in comparison.rows)
     table = Table(tuple(columns), tuple(rows), align, note=UNPRICED if unpriced else "")

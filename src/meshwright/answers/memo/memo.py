@@ -16,6 +16,7 @@ from meshwright.answers.memo.other_questions import OtherQuestion, other_questio
 from meshwright.answers.memo.scaling import Point, Scaling, doublings, scaling
 from meshwright.answers.switched_plan import SwitchedPlan, switched_plan
 from meshwright.answers.switches import Switches, switches_of
+from meshwright.answers.ways_to_fit import ways_to_fit
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import IllegalPlan, InvalidInput
@@ -23,12 +24,13 @@ from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.find import Progress, SearchResult, best_where, find
 from meshwright.search.least_states import whole_states
 from meshwright.search.rank import rank_key
+from meshwright.search.remedies import Remedy
 from meshwright.search.sensitivity import Sensitivity, sensitivity
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 
 Figure = TypeVar("Figure")
-FIGURES = 8
+FIGURES = 9
 """Those that take time."""
 BEYOND = 1.01
 """Times as many accelerators, by which a speed-up is more than they explain."""
@@ -67,6 +69,13 @@ class Memo:
     """Of one accelerator for one hour; None where none is given."""
     existing: Baseline | None = None
     """The plan of the launch file that the question is from."""
+    ways: tuple[Remedy, ...] = ()
+    """What would make a plan safe, where none is."""
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the recommended plan fits safely."""
+        return self.best.verdict == Verdict.SAFE
 
     @property
     def inputs(self) -> Inputs:
@@ -114,7 +123,7 @@ def memo(
     scaled = told(scaling(best, inputs, baseline))
     smaller, pipelined = told(fewest_safe(inputs, baseline)), told(best_pipelined(search))
     limiting, changes = bottleneck(best, inputs, scaled, smaller), told(sensitivity(best, inputs))
-    switches = told(switches_of(best, inputs))
+    switches, ways = told(switches_of(best, inputs)), told(ways_to_fit(search))
     return Memo(
         search=search,
         best=best,
@@ -134,6 +143,7 @@ def memo(
         other_questions=told(other_questions(best, inputs)),
         price=price,
         existing=existing,
+        ways=tuple(ways or ()),
     )
 
 

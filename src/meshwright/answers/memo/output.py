@@ -29,6 +29,7 @@ from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of, fields_of, priced_plan
 from meshwright.answers.screen import constraint_words
 from meshwright.answers.switched_plan import switched_entry
+from meshwright.answers.ways_to_fit import ways_entry
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import active_parameter_count, parameter_count
 from meshwright.units import format_count
@@ -77,6 +78,7 @@ def memo_entry(memo: Memo) -> dict[str, Any]:
         budgets=budgets_entry(memo.budgets, inputs),
         **constraints_entry(memo.search, memo.constraint_costs),
         **switched_entry(memo.switched),
+        **ways_entry(None if memo.is_safe else memo.ways),
         exchanges=memo.exchanges,
         expert_parts=expert_parts(best, inputs),
         expert_degrees=expert_degrees(best, inputs),

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from meshwright.answers.baseline import Baseline, beside
 from meshwright.answers.compare.dropped import recommended_words
 from meshwright.answers.compare.training import days_interval, training_on
-from meshwright.answers.document.blocks import Block, Callout, Heading, Paragraph, Table
+from meshwright.answers.document.blocks import Block, Bullets, Callout, Heading, Paragraph, Table
 from meshwright.answers.memo.bottleneck import GROWS
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.mitigation import mitigation_words
 from meshwright.answers.memo.sections.risk import risk_words
 from meshwright.answers.memo.words import SIGNATURE, TRILLION, accelerators, in_words, percent, plural, times
+from meshwright.answers.nothing_fits import HOPELESS, change_words, remedy_words
 from meshwright.answers.pace import pace
 from meshwright.answers.screen import TONES
 from meshwright.answers.ties import proven_words, reasons, tied_share
@@ -29,7 +30,11 @@ def decision(memo: Memo) -> Iterator[Block]:
     yield Heading("Recommendation", 2)
     words = f"{in_words(best.plan, memo.inputs)} In short: `{best.plan}`."
     dropped = recommended_words(memo.inputs)
-    yield Callout("Train with this plan", f"{words} {dropped}".rstrip(), TONES[best.verdict])
+    title = "Train with this plan" if memo.is_safe else "No plan fits safely; the least risky"
+    yield Callout(title, f"{words} {dropped}".rstrip(), TONES[best.verdict])
+    if not memo.is_safe:
+        yield Paragraph("**What would fit safely:**")
+        yield Bullets(tuple(map(remedy_words, memo.ways)) or (HOPELESS,))
     if refusal := unlaunched(best.plan, memo.inputs):
         yield Callout("No launch files", refusal.words, "warning")
     yield Table(("", "predicted", "which means"), tuple(_figures(memo)), "lll")
@@ -126,6 +131,8 @@ def _speed_up(memo: Memo) -> tuple[str, str]:
     """Against the best plan on the fewest accelerators that hold one: what can be measured."""
     inputs, smaller = memo.inputs, memo.smaller
     total = inputs.cluster.num_gpus
+    if smaller is None and not memo.is_safe:
+        return "none", "no plan for this batch fits safely"
     if smaller is None:
         on = "the whole cluster" if memo.scaling.baseline < total else "the baseline, which is the whole cluster"
         return "none", f"a plan for this batch fits safely only on {on}" if total > 1 else "one accelerator"
@@ -157,12 +164,16 @@ def equal_plans(memo: Memo) -> tuple[str, str] | None:
 
 def _asked(memo: Memo) -> str:
     inputs, cost, fit = memo.inputs, cost_of(memo), memo.best.fit
+    who = f"{accelerators(inputs.cluster.num_gpus)} of `{inputs.cluster.accelerator.id}`"
+    if not memo.is_safe:
+        again = f" Plan again with {change_words(memo.ways[0])}." if memo.ways else ""
+        return f"Do not commit {who} to this plan: {fit.probability:.0%} of runs like it fit.{again}"
     interval = step_time_interval(memo.best, inputs)
     per = "" if inputs.job.tokens else f" per {format_count(cost.tokens)} tokens"
     span = f"for {cost.days:,.1f} days{per}{'' if cost.price is None else f' ({cost.words})'}"
     return (
-        f"Commit {accelerators(inputs.cluster.num_gpus)} of `{inputs.cluster.accelerator.id}` to this plan {span}. "
+        f"Commit {who} to this plan {span}. "
         f"First confirm on twenty steps: at most {format_seconds(interval.p90)} a step (median of the "
-        f"last ten) and at most {format_gib(fit.most_bytes)} on the fullest device. If either is exceeded, stop and "
-        f"plan again with the measured figures."
+        f"last ten) and at most {format_gib(min(fit.most_bytes, fit.visible_bytes))} on the fullest device. If either "
+        f"is exceeded, stop and plan again with the measured figures."
     )

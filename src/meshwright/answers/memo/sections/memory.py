@@ -16,6 +16,7 @@ from meshwright.answers.ties import unpublished_lines
 from meshwright.answers.uncertainty import margin_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plan import Plan
 from meshwright.specs.choices import RECOMPUTE_NAMES
@@ -117,10 +118,10 @@ def _saved(budgets: Budgets) -> str:
     share = percent(chosen.states / whole.states)
     text = f"The fullest rank keeps {format_gib(chosen.states)} of the {format_gib(whole.states)} of states, {share}."
     if budgets.without_zero:
-        plain, fits = budgets.without_zero.memory.device, budgets.without_zero.verdict.fits
+        plain, safe = budgets.without_zero.memory.device, budgets.without_zero.verdict == Verdict.SAFE
         text += (
             f" ZeRO {budgets.chosen.plan.zero} saves {format_gib(plain - chosen.device)} on the fullest rank: "
-            f"without it the plan needs {format_gib(plain)}, which {'still fits' if fits else 'does not fit'}."
+            f"without it the plan needs {format_gib(plain)}, which {'still fits' if safe else 'does not fit safely'}."
         )
     if budgets.without_recompute:
         plain = budgets.without_recompute.memory.device
