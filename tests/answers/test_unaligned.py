@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from commands import asked
+from meshwright.answers.assumptions import assumptions
 from meshwright.answers.plan_file import json_schema
 from meshwright.answers.unaligned import unaligned_sizes
 from meshwright.cost.step import estimate_each
@@ -109,3 +110,44 @@ def test_what_is_assumed_is_said() -> None:
     (size,) = unaligned_sizes(estimate, inputs)
     assert size.source.startswith("assumed: as measured on H100")
     assert size.warning.endswith("(assumed here).")
+
+
+def test_heads_that_no_fused_attention_takes_keep_their_scores() -> None:
+    narrow, wide = (
+        question(dense_model(heads=32, head_dim=head), "1x8:a100", global_batch=64, sequence_length=8192)
+        for head in (100, 104)
+    )
+    plan = Plan(dp=8, zero=1, num_microbatches=8)
+    unfused, fused = (estimate_each([plan], each)[0] for each in (narrow, wide))
+    scores = 2 * 32 * 8192**2 * narrow.model.num_layers
+    assert unfused.memory.activations - fused.memory.activations > 0.9 * scores
+    (head,) = (each for each in unaligned_sizes(unfused, narrow) if each.field == "head_dim")
+    assert head.unfused
+    assert "no fused attention takes it" in head.warning
+    assert head.change.endswith(" GiB less per GPU.")
+    assert any("no fused kernel takes heads of 100 elements" in each for each in assumptions(narrow))
+    assert not any("no fused kernel" in each for each in assumptions(wide))
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "head", "runtime", "fused"),
+    [
+        ("a100", 128, "megatron-core", True),
+        ("a100", 100, "megatron-core", False),
+        ("a100", 256, "megatron-core", True),
+        ("l40s", 256, "megatron-core", False),
+        ("rtx-4090", 256, "megatron-bridge", False),
+        ("l40s", 192, "megatron-core", True),
+        ("h100", 264, "megatron-core", False),
+        ("v100", 128, "megatron-core", False),
+        ("a100", 100, "accelerate", True),
+        ("l40s", 256, "torchtitan", True),
+        ("a100", 100, "nanotron", True),
+    ],
+)
+def test_fused_attention_takes_the_heads_that_its_libraries_take(
+    accelerator: str, head: int, runtime: str, fused: bool
+) -> None:
+    precision = "fp16" if accelerator == "v100" else "bf16"
+    inputs = question(dense_model(head_dim=head), f"1x8:{accelerator}", runtime, global_batch=8, precision=precision)
+    assert (inputs.attention_generation != "eager") == fused

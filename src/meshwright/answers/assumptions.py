@@ -21,6 +21,7 @@ def assumptions(inputs: Inputs) -> list[str]:
         f"{_formats(inputs)}, {_gradients(inputs)}, Adam with {_updated(inputs)} and {_moments(inputs)}",
         *_host_memory(inputs),
         f"every sequence is full ({inputs.job.sequence_length} tokens), with {_attention(inputs)}",
+        *_unfused(inputs),
         *_routing(inputs),
     ]
     return [
@@ -48,6 +49,15 @@ def _attention(inputs: Inputs) -> str:
     if job.attended_length == job.sequence_length:
         return "causal attention"
     return f"causal attention within documents of {job.attended_length} tokens, as much on every rank"
+
+
+def _unfused(inputs: Inputs) -> list[str]:
+    """That attention is not fused where the runtime's would be."""
+    if inputs.attention_generation != "eager" or inputs.attention_kernel == "eager":
+        return []
+    heads = sorted({kind.attention.head_dim for kind in inputs.model.layer_kinds})
+    taken = f"heads of {' and '.join(map(str, heads))} elements on {inputs.cluster.accelerator.id}"
+    return [f"attention writes its scores to memory and keeps them for backward: no fused kernel takes {taken}"]
 
 
 def _gradients(inputs: Inputs) -> str:

@@ -87,7 +87,7 @@ def citation_list(plans: Sequence[Plan], inputs: Inputs) -> tuple[Block, ...]:
 
 def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
     """The formulas that price a plan, by what they price."""
-    fused, together = inputs.attention_kernel != "eager", plan.dp * plan.cp
+    fused, together = inputs.attention_generation != "eager", plan.dp * plan.cp
     weights = sharded_exchanges if gathers_weights(plan, inputs) else data_exchanges
     exchange = EXCHANGES[inputs.runtime.communication.dispatcher]
     chosen: dict[str, tuple[bool, Callable[..., Any]]] = {

@@ -34,25 +34,27 @@ class UnalignedSize(NamedTuple):
     cost_share: float
     """Of the step."""
     more_bytes: float
-    """Device memory that padding takes, on the worst stage."""
+    """Device memory that padding takes, on the worst stage; below 0: that it frees."""
     source: str
     """Of what unaligned sizes cost on this accelerator."""
+    unfused: bool
+    """No fused attention takes heads of that size."""
 
     @property
     def warning(self) -> str:
         """What is wrong, in one sentence."""
         rank = "" if self.on_rank == self.size else f" on a rank ({self.on_rank})"
         guess = " (assumed here)" if self.source.startswith("assumed") else ""
-        return (
-            f"The {self.name} of {self.size} is not a multiple of {self.multiple}{rank}, so slower kernels run on "
-            f"it{guess}."
-        )
+        size = f"The {self.name} of {self.size} is not a multiple of {self.multiple}{rank}, so"
+        if self.unfused:
+            return f"{size} no fused attention takes it: its scores are written to memory and kept for backward."
+        return f"{size} slower kernels run on it{guess}."
 
     @property
     def change(self) -> str:
         """What to pad, with its seconds and bytes."""
         saved = f"{format_seconds(self.cost_s)} ({self.cost_share:.1%}) less a step"
-        more = f"{format_bytes(self.more_bytes)} more per GPU"
+        more = f"{format_bytes(abs(self.more_bytes))} {'less' if self.more_bytes < 0 else 'more'} per GPU"
         return f"Pad the {self.name} from {self.size} to {self.padded}: {saved}, {more}."
 
 
@@ -73,8 +75,9 @@ def unaligned_sizes(estimate: Estimate, inputs: Inputs) -> tuple[UnalignedSize, 
                     padded=each.padded,
                     cost_s=saved,
                     cost_share=saved / estimate.step_time_s,
-                    more_bytes=max(after.memory.device - estimate.memory.device, 0.0),
+                    more_bytes=after.memory.device - estimate.memory.device,
                     source=source,
+                    unfused=inputs.attention_generation == "eager" != each.inputs.attention_generation,
                 )
             )
     return tuple(sorted(sizes, key=lambda each: -each.cost_s))

@@ -28,7 +28,7 @@ def module_sets(inputs: Inputs) -> list[RecomputeModules]:
     """
     core = RecomputeModules.CORE_ATTENTION
     usable = usable_modules(inputs)
-    always = core if inputs.attention_kernel == "eager" else NO_MODULES
+    always = core if inputs.attention_generation == "eager" else NO_MODULES
     ladder = [always, *(always | step & usable for step in LADDER)]
     return list(dict.fromkeys(modules for modules in ladder if modules)) or [core]
 

@@ -78,9 +78,11 @@ class Inputs(Spec):
 
     @property
     def attention_generation(self) -> AttentionKernel:
-        """Generation of the attention kernels that the runtime takes on this accelerator: PyTorch's may be older."""
-        newest = self.attention_kernel == "newest" and self.runtime.kernels.attends_with_pytorch
-        return self.cluster.accelerator.kernels.attention.in_pytorch if newest else self.attention_kernel
+        """Generation of the attention kernels that it takes on this accelerator, of which none may take its heads."""
+        measured, kernels = self.cluster.accelerator.kernels.attention, self.runtime.kernels
+        fused = kernels.pads_heads or self.model.has_heads_up_to(measured.widest_head, measured.head_alignment)
+        newest = self.attention_kernel == "newest" and kernels.attends_with_pytorch
+        return (measured.in_pytorch if newest else self.attention_kernel) if fused else "eager"
 
     @property
     def quantises_attention(self) -> bool:

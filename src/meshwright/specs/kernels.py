@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.assumed import Assumed
@@ -104,6 +104,8 @@ class AttentionConstants(Spec):
     """The same of older generations of kernels."""
     head_alignment: PositiveInt
     """Heads that are no multiple of this many elements are padded first."""
+    widest_head: NonNegativeInt
+    """Elements of the widest head that fused kernels take in training; 0: they take none."""
     padding_bytes: NonNegative
     """Moved forward, and again backward, per element of queries, keys, values and output of heads that are padded."""
     older: dict[Literal["flash-1", "flash-2", "flex"], Annotated[float, Field(ge=1, le=100)]]

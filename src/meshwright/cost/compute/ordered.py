@@ -52,7 +52,7 @@ def ordered_backward(time: Floats, plan: Layout, inputs: Inputs, kind: LayerKind
     [3.0, 4.6, 6.2]
     """
     deterministic, constants = inputs.runtime.kernels.deterministic, inputs.cluster.accelerator.kernels.attention
-    if deterministic == "off":
+    if deterministic == "off" or inputs.attention_generation == "eager":
         return time
     ordered = constants.ordered if inputs.attention_generation == "newest" else constants.older_ordered
     document = inputs.job.attended_length

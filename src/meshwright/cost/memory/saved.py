@@ -178,7 +178,7 @@ def core_bytes(inputs: Inputs, shard: Shard) -> Floats:
     >>> float(core_bytes(LLAMA, shard)) / 8192  # 32 heads
     128.0
     """
-    if inputs.attention_kernel != "eager":
+    if inputs.attention_generation != "eager":
         return 1.0 * FP32_BYTES * shard.tokens * shard.heads
     scores = 1.0 * shard.tokens * shard.heads * inputs.job.sequence_length
     return scores * inputs.runtime.activations.score_bytes

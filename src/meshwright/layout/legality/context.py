@@ -110,6 +110,17 @@ def exchanges_of_attention(model: Model, job: Job) -> tuple[ContextExchange, ...
 
 
 @restriction
+def context_parallel_fused(plan: Layout, inputs: Inputs) -> Ruling:
+    """cp 2 or more needs fused attention, which has to take the heads of the model."""
+    yield (plan.cp == 1) | (inputs.attention_generation != "eager")
+    heads = sorted({kind.attention.head_dim for kind in inputs.model.layer_kinds})
+    yield (
+        f"cp {plan.cp} needs fused attention, and none takes heads of {' and '.join(map(str, heads))} elements on "
+        f"{inputs.cluster.accelerator.id}; nearest cp: 1"
+    )
+
+
+@restriction
 def context_parallel_causal(plan: Layout, model: Model, job: Job) -> Ruling:
     """cp 2 or more needs attention to all tokens before, with neither windows nor sinks."""
     special = _beside_causal(model, job)

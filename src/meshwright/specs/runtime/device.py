@@ -52,6 +52,8 @@ class RuntimeKernels(Spec):
     """The same for models with attention sinks; none: no different."""
     attends_with_pytorch: bool
     """The newest that it takes are PyTorch's own, those of scaled_dot_product_attention."""
+    pads_heads: bool = True
+    """Heads that fused attention does not take are padded for it; else their scores are written to memory."""
     kernel_constant: str = ""
     """Name of the fitted constant that all of its kernels take over the accelerator's alone; empty: none."""
     attention_constant: str = ""
