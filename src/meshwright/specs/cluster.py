@@ -37,6 +37,8 @@ class Accelerator(Spec):
     """Whose published runs the error bars rest on."""
     peak_flops: Annotated[dict[str, FiniteFlops], Field(min_length=1)]
     """Dense peak by number format (`bf16`, `fp16`, `fp8`, `mxfp8`, `nvfp4`, `fp32`), FLOP/s."""
+    unpriced_formats: tuple[str, ...] = ()
+    """Number formats that it multiplies too, at a peak that is not known here."""
     memory_bytes: Bytes
     """The vendor's label, bytes."""
     visible_memory_bytes: Bytes

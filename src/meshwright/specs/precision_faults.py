@@ -18,7 +18,10 @@ def precision_faults(accelerator: Accelerator, job: Job, runtime: Runtime) -> It
     if job.precision not in runtime.plans.precisions:
         yield Fault("job.precision", f"{runtime.id} has no {job.precision}; {instead}")
     elif missing := [peak for peak in (recipe.peak, recipe.half) if peak not in peaks]:
-        yield Fault("job.precision", f"{accelerator.id} has no {missing[0]} matrix units; {instead}")
+        priced = f"{accelerator.id} has no {missing[0]} matrix units"
+        if missing[0] in accelerator.unpriced_formats:
+            priced = f"{missing[0]} is not priced on {accelerator.id}, whose peak in it is not in the catalogue"
+        yield Fault("job.precision", f"{priced}; {instead}")
     elif not recipe.runs_on(accelerator):
         needs = f"{recipe.id} needs compute capability {recipe.least_compute_capability:g} or more"
         has = f"{accelerator.id} has {accelerator.compute_capability}"
