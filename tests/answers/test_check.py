@@ -45,6 +45,19 @@ def test_a_broken_rule_is_red_with_its_reason_and_the_others_are_green() -> None
     assert all(entry["source"] for entry in document["rules"])
 
 
+def test_a_legal_plan_is_told_whether_it_fits() -> None:
+    small = asked("check", *ASKED, "--tp", "2", "--pp", "1")
+    assert small.code == 0
+    words = " ".join(small.out.split())
+    assert "rules pass out-of-memory: stage 0 needs" in words
+    assert words.count("probability of fitting at most 1%") == 1
+    inputs = question(llama_70b(), "8x8:h100", global_batch=256, sequence_length=8192)
+    document = check_document(check_of(Plan(tp=2, sp=True, dp=32, zero=1, num_microbatches=8), inputs))
+    assert document["fit"]["verdict"] == "out-of-memory"
+    assert document["fit"]["needed_bytes"] > 3 * document["fit"]["visible_bytes"]
+    assert check_document(check_of(Plan(tp=3, dp=8, num_microbatches=2), inputs))["fit"] is None
+
+
 def test_what_is_not_modelled_is_a_broken_rule_among_the_others() -> None:
     inputs = question(llama_8b(), "1x8:h100", global_batch=16)
     inputs = inputs.replace(runtime=inputs.runtime.replace(zero_stages=(0, 1)))

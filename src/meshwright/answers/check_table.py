@@ -9,10 +9,11 @@ from typing import Any, Literal, NamedTuple
 from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Toned
 from meshwright.answers.records import document_of, json_of
-from meshwright.answers.screen import headline
+from meshwright.answers.screen import fit_words, headline
 from meshwright.answers.unaligned import UnalignedSize, unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.unlaunched import LaunchRefusal, unlaunched, unlaunched_entry, unlaunched_lines
 from meshwright.answers.varied_plan import variation_lines
+from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.settings import LaunchSetting, launch_settings
@@ -61,6 +62,8 @@ class PlanCheck:
     """Of a legal plan, sizes of the model that slow its kernels down."""
     launch_refused: LaunchRefusal | None
     """Of a legal plan, why the framework cannot launch it; None where it can."""
+    estimate: Estimate | None
+    """Of a plan that breaks no rule of its own, its price."""
 
     @property
     def breaks_plan_rules(self) -> bool:
@@ -100,10 +103,11 @@ def check_of(plan: Plan, inputs: Inputs, file_rules: Sequence[FileRule] = ()) ->
     rules = (*rules, *of_the_file)
     legal = all(rule.kept for rule in rules)
     launch = () if broken else tuple(launch_settings(plan, inputs))
-    unaligned = () if broken else unaligned_sizes(estimate_each([plan], inputs)[0], inputs)
+    estimate = None if broken else estimate_each([plan], inputs)[0]
+    unaligned = unaligned_sizes(estimate, inputs) if estimate else ()
     refused = None if broken else unlaunched(plan, inputs)
     version = inputs.runtime.version
-    return PlanCheck(inputs.runtime.id, version, plan, legal, rules, launch, unaligned, refused)
+    return PlanCheck(inputs.runtime.id, version, plan, legal, rules, launch, unaligned, refused, estimate)
 
 
 def check_document(
@@ -117,6 +121,7 @@ def check_document(
     settings = [{**json_of(setting), "text": str(setting)} for setting in check.launch]
     parts = {**vars(check), "name": str(check.plan), "launch": settings}
     parts["unaligned"] = unaligned_entry(check.unaligned)
+    parts["fit"] = json_of(estimate.fit) if (estimate := parts.pop("estimate")) else None
     parts |= unlaunched_entry(check.launch_refused)
     if variation:
         changes = {"changed": variation.named, "follows": variation.follows, "saved": variation.saved}
@@ -142,7 +147,8 @@ def check_screen(
     )
     sizes = *unaligned_lines(check.unaligned), *beyond_positions(inputs)
     warned = *unlaunched_lines(check.launch_refused), *sizes
-    lines = Lines((*answer, *changes, *nearest, *warned))
+    fit = [fit_words(check.estimate)] if check.estimate else []
+    lines = Lines((*answer, *fit, *changes, *nearest, *warned))
     settings = Bullets(tuple(map(str, check.launch)))
     launch = (Heading("The launch must set", 3), settings) if check.launch else ()
     return headline(inputs), lines, _rules(check.rules), *launch

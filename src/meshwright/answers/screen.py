@@ -9,7 +9,7 @@ from meshwright.answers.memo.words import job_details, sequences
 from meshwright.answers.step_parts import BAR, PART_NAMES
 from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.fit import Verdict
+from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
 from meshwright.specs.behaviours import replaced_words
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
@@ -126,9 +126,10 @@ def fit_words(estimate: Estimate) -> str:
     """The verdict, what the worst stage needs, and how likely it fits."""
     fit = estimate.fit
     needed, visible = format_gib(fit.needed_bytes), format_gib(fit.visible_bytes)
+    least = "at most " if fit.probability <= 1 - MOST_CERTAIN else ""
     text = (
         f"**{fit.verdict}**: stage {estimate.worst_stage} needs {needed} of {visible} ({fit.usage:.0%}); "
-        f"probability of fitting {fit.probability:.0%}"
+        f"probability of fitting {least}{fit.probability:.0%}"
     )
     if fit.verdict == Verdict.AT_RISK and fit.needed_bytes > fit.visible_bytes:
         text += "; it fits only if it takes less than predicted"
