@@ -122,7 +122,7 @@ def _limits(rows: Sequence[Row]) -> Iterator[Figure]:
         rest = f"; {len(cells) - MOST_ROWS} more rows stand in the table" if len(cells) > MOST_ROWS else ""
         model = each[0]["model"]
         picture = cells_picture(shown, clusters, f"What limits {model}", kinds)
-        caption = f"{model}: the largest loss of a step beside kernels below peak, and its share{rest}"
+        caption = f"{model}: the largest loss of a step apart from kernels below peak, and its share{rest}"
         yield Figure(f"limits-{place}", picture, caption)
 
 

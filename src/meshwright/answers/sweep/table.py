@@ -63,7 +63,7 @@ def summary(rows: Sequence[Row], most: int) -> tuple[Block, ...]:
     notes += [UNPRICED] if unpriced else []
     return (
         Table(columns, cells, "rlrrrw" + "r" * len(timed), note=" ".join(notes)),
-        Table(("", "plan", "its largest loss"), plans, "rll"),
+        Table(("", "plan", "largest loss apart from kernels below peak"), plans, "rll"),
         *without_plan(_reasons(rows, labels)),
     )
 
