@@ -142,6 +142,20 @@ def test_a_recipe_of_nemo_is_read_with_its_classes(tmp_path: Path) -> None:
     assert not any("dropout" in note for note in question.notes)  # models of recipes have none
 
 
+def test_arguments_of_a_call_stand_for_the_parameters(tmp_path: Path) -> None:
+    """And what a condition on them decides is followed."""
+    called = NEMO.replace("trainer=trainer(),", "trainer=trainer(2, virtual=None),")
+    called = called.replace("        sequence_parallel=True,", "        sequence_parallel=tensor_parallelism > 2,")
+    path = tmp_path / "llama31_70b.py"
+    path.write_text(called)
+    question = question_of_file(path, Given(cluster="h100", values={"function": "pretrain_recipe"}))
+    assert str(question.plan) == "tp2 pp4 dp4 zero1 mbs1 m128"
+    longer = called.replace("2, virtual=None", "8 if num_nodes > 1 else 2, virtual=None")
+    path.write_text(longer)
+    given = Given(cluster="h100", values={"function": "pretrain_recipe", "num_nodes": "2"})
+    assert str(question_of_file(path, given).plan) == "tp8 sp pp4 dp1 zero1 mbs1 m512"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -197,6 +197,13 @@ class LaunchTable(Spec):
         targets = self.recipe_targets(key, value)
         return [target if " = " in target else f"{target} = {value!r}" for target in targets]
 
+    @property
+    def fields_of_recipes(self) -> frozenset[str]:
+        """Where a recipe may say what the table has as flags; nothing where the framework has no recipes."""
+        flags = {key for key in self.keys if key.startswith("--")} if self.recipe else set()
+        targets = [target for key in flags for target in self.recipe_targets(key, None)]
+        return frozenset(target for target in targets if " = " not in target)
+
     def key_in_file(self, key: str) -> str:
         """A flag as people write it: the first field of a recipe that says it, where the framework has recipes."""
         targets = self.recipe_targets(key, None) if self.recipe and key.startswith("--") else ()

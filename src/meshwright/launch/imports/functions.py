@@ -25,35 +25,30 @@ def one_function(read: LaunchSettings, name: str | None) -> LaunchSettings:
         raise InvalidInput(
             f"{read.path!r} has no function {name!r} with settings; it has {listed or f'none up to {_end(read)}'}"
         )
-    keys = [
-        {each.key for each in read.settings if each.function == function and not each.key.endswith(OBJECT)}
-        for function in functions
-    ]
-    if name is None and sum(map(len, keys)) > len(set().union(*keys)):
+    if name is None:
         called = {each for names in read.calls.values() for each in names}
-        roots = [each for each in functions if each not in called]
-        if len(roots) != 1:
+        roots = [each for each in functions if each not in called] or functions
+        keys = [
+            {each.key for each in read.settings if each.function == function and not each.key.endswith(OBJECT)}
+            for function in roots
+        ]
+        if len(roots) > 1 and sum(map(len, keys)) > len(set().union(*keys)):
             listed = ", ".join(functions[:SHOWN])
             raise InvalidInput(
                 f"{read.path!r} holds {len(functions)} recipes; name one: --set function=NAME, of {listed}"
             )
-        name = roots[0]
-    if name is None:
-        return read
-    order = ["", *_with_called(name, read.calls, set())]
-    return replace(read, settings=tuple(each for one in order for each in read.settings if each.function == one))
+    kept = {"", *(roots if name is None else [name])}
+    order = [name for name in ("", *functions) if name in kept]
+    return replace(
+        read,
+        settings=tuple(each for one in order for each in read.settings if each.function == one),
+        elsewhere=tuple(each for each in read.elsewhere if each.function in kept),
+        conditions=tuple(each for each in read.conditions if each.function in kept),
+    )
 
 
 def _end(read: LaunchSettings) -> str:
     return f"its end, line {line_of(read.text, len(read.text))}"
-
-
-def _with_called(name: str, calls: dict[str, tuple[str, ...]], seen: set[str]) -> list[str]:
-    """A function behind those of the file that it calls."""
-    if name in seen or name not in calls:
-        return []
-    seen.add(name)
-    return [*(each for called in calls[name] for each in _with_called(called, calls, seen)), name]
 
 
 def without_objects(read: LaunchSettings) -> LaunchSettings:

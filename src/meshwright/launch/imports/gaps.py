@@ -43,7 +43,9 @@ def gaps_of(
     read: LaunchSettings, fields: Fields, table: LaunchTable, keyed: dict[str, Any], model: Model | None
 ) -> list[str]:
     """What the file leaves open and the answer rests on, all of it."""
-    relevant = [each for each in read.settings if each.open and (each.key in table.keys or not each.key)]
+    keys = table.keys | (table.fields_of_recipes if read.form == "python" else frozenset())
+    relevant = [each for each in read.by_key().values() if each.open and each.key in keys]
+    relevant += [each for each in read.settings if each.open and not each.key]
     relevant = [each for each in relevant if each.key not in keyed]
     hidden = {name for each in relevant for name in each.open if name in read.skipped}
     gaps = [_undecided(line, names) for line, names in read.undecided.items() if hidden and names]
@@ -59,6 +61,11 @@ def gaps_of(
     if model is None:
         gaps += _of_the_model(read, fields, table, open_keys)
     return [gap for gap in dict.fromkeys(gaps) if gap]
+
+
+def says_sizes(fields: Fields) -> bool:
+    """Whether a file says any size of its model."""
+    return any(fields.get(name) is not None for name in OF_THE_MODEL)
 
 
 def _switch(setting: FileSetting, table: LaunchTable) -> bool:
@@ -118,10 +125,11 @@ def _of_the_model(read: LaunchSettings, fields: Fields, table: LaunchTable, open
     if not unsaid:
         return []
     settable = unsaid[0] if _settable(unsaid[0]) else absent[keys.index(unsaid[0])]
-    says = f" (or --set {settable}=...)" if len(unsaid) == 1 else ""
+    says = f" (or --set {table.key_in_file(settable)}=...)" if len(unsaid) == 1 else ""
     spelled = [name for name in (*OF_THE_MODEL, "model.name") if name in table.rows]
     where = _place_of_model(unsaid[0] if len(spelled) > 1 else spelled[0], read, table) if spelled else ""
-    return [f"of the model: {', '.join(unsaid)}{where}; name it: --model config.json, or a catalogue name{says}"]
+    listed = ", ".join(table.key_in_file(key) for key in unsaid)
+    return [f"of the model: {listed}{where}; name it: --model config.json, or a catalogue name{says}"]
 
 
 def _place_of_model(name: str, read: LaunchSettings, table: LaunchTable) -> str:

@@ -28,13 +28,13 @@ from meshwright.launch.imports.folder import (
     with_script,
 )
 from meshwright.launch.imports.functions import one_function
-from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, gaps_of, settled
+from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, gaps_of, says_sizes, settled
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.lines import faults_of, with_lines
 from meshwright.launch.imports.machines import Machines, cluster_for, counted, machines_of
 from meshwright.launch.imports.misspelt import misspelt_rules
 from meshwright.launch.imports.training import require_training
-from meshwright.launch.imports.unread import unread
+from meshwright.launch.imports.unread import told_elsewhere, unread
 from meshwright.launch.imports.vocabulary import spellings_of
 from meshwright.launch.readers.read import read_launch_file
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
@@ -136,6 +136,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     read = dialect.objects(read)
     table = import_table(dialect.name)
     notes = _unread({*given.values} - {*keyed, "function"}, read)
+    notes += told_elsewhere(read)
     read, empty = settled(with_script(read, table, keyed, notes), table)
     notes += [f"{name}, which nothing sets, is taken as empty" for name in empty]
     known: Settings = {each.key: each.value for each in read.settings if _says(each)}  # type: ignore[misc]
@@ -162,7 +163,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     gaps = [
         line for gap in gaps for line in (with_lines([gap], read, table) if gap.startswith("the model ") else [gap])
     ]
-    wrong = faults_of(read, understood, table, named=bool(model or fields.get("model.name")))
+    wrong = faults_of(read, understood, table, named=bool(model or fields.get("model.name") or not says_sizes(fields)))
     if not gaps and cluster is None:
         gaps.append(f"how many GPUs it starts: --cluster NODESxGPUS:{given.cluster}")
     wrong += with_lines(unnamed, read, table)

@@ -22,6 +22,19 @@ def unread(
     return f"{read.path!r} ({dialect.framework}) " + "\nIt also ".join(said) + (_not_followed(read) if gaps else "")
 
 
+def told_elsewhere(read: LaunchSettings) -> list[str]:
+    """That functions of other files set what is not read here, and that conditions and loops were not followed."""
+    lines = {each.key: each.line for each in reversed(read.elsewhere)}
+    listed = ", ".join(f"{name} (line {line})" if line else name for name, line in lines.items())
+    told = [f"what these functions set stands in other files, which are not read: {listed}"] if listed else []
+    open_lines = [each.line for each in read.conditions if each.line]
+    if open_lines:
+        told.append(
+            f"{named_lines(open_lines)}: whether this holds the file does not decide, and what it sets is not read"
+        )
+    return told
+
+
 def _not_followed(read: LaunchSettings) -> str:
     more = ""
     if read.undecided:

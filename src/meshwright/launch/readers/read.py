@@ -42,7 +42,7 @@ def read_launch_file(path: Path, given: dict[str, str] | None = None, text: str 
         if form == "shell":
             return read_script(name, text, given or {})
         if form == "python":
-            return read_literals(name, text)
+            return read_literals(name, text, given)
         if form == "toml":
             return read_table(name, text)
         read = read_tree(name, text, form)

@@ -29,7 +29,9 @@ class FileSetting:
     open: tuple[str, ...] = ()
     """Names of what its value rests on and the file does not say."""
     function: str = ""
-    """Of a Python file, the function that says it; empty outside of functions."""
+    """Of a Python file, the function that says it, or that calls the one that does; empty outside of functions."""
+    made_in: str = ""
+    """Of an object, the function that makes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,12 @@ class LaunchSettings:
     """Variables that are set in what was not followed."""
     calls: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of a Python file, the functions of the same file that each function calls."""
+    elsewhere: tuple[FileSetting, ...] = ()
+    """Of a Python file, functions that stand in other files and set what is not known: by name, with the literals that
+    they are given."""
+    conditions: tuple[FileSetting, ...] = ()
+    """Of a Python file, conditions and loops that it does not decide, by line and function; nothing below them was
+    followed."""
     documents: dict[str, str] = field(default_factory=dict)
     """Other files that the script writes, by their names."""
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from meshwright.errors import InvalidInput
 from meshwright.launch.imports.arguments import modern_arguments
+from meshwright.launch.imports.behaviours import switches
+from meshwright.launch.imports.bridge_precision import precision_of, unknown_precision
+from meshwright.launch.imports.bridge_recipe import PRECISION, with_recipe
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.dialects.nemo import NO_DROPOUT, nemo_arguments
 from meshwright.launch.imports.training import require_whole
@@ -10,23 +14,7 @@ from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
 
-_TENSORWISE: Settings = {"--bf16": True, "--fp8-format": "hybrid", "--fp8-recipe": "tensorwise"}
-_BLOCKWISE: Settings = {"--bf16": True, "--fp8-format": "hybrid", "--fp8-recipe": "blockwise"}
-_DELAYED: Settings = {"--bf16": True, "--fp8-format": "hybrid", "--fp8-recipe": "delayed"}
-_MXFP8: Settings = {"--bf16": True, "--fp8-format": "e4m3", "--fp8-recipe": "mxfp8"}
-_PRECISIONS: dict[str, Settings] = {
-    "fp8_cs": _TENSORWISE,
-    "fp8_current": _TENSORWISE,
-    "fp8_sc": _BLOCKWISE,
-    "fp8_subchannel": _BLOCKWISE,
-    "fp8_ds": _DELAYED,
-    "fp8_delayed": _DELAYED,
-    "with_fp8_mixed": _DELAYED,
-    "fp8_mx": _MXFP8,
-    "mxfp8": _MXFP8,
-    "nvfp4": {"--bf16": True, "--fp4-format": "e2m1"},
-    "fp16_mixed": {"--fp16": True},
-}
+_GRADIENTS = ("--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16")
 _DEGREES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 """Fields of a model that decide the plan."""
 _SECTIONS = ("model", "train", "dataset", "ddp")
@@ -43,24 +31,35 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     and its overlaps are on), perf_recipes/environment.py (names of precisions) and models (no dropout).
     """
     named, fields = _named(read, known), _fields(known)
-    precision = next((str(each.value) for each in reversed(read.settings) if each.key == "mixed_precision"), "")
-    recipe = next((flags for name, flags in _PRECISIONS.items() if name in precision), {"--bf16": True})
     if "ddp.use_distributed_optimizer" not in known:
         notes.append("the recipe starts from others, which are not read; the distributed optimizer is taken to be on")
     on: Settings = {f"--{name.replace('_', '-')}": True for name in _ON if known.get(f"ddp.{name}") is not False}
-    gradients: Settings = {} if "--accumulate-allreduce-grads-in-fp32" in named else {"--grad-reduce-in-bf16": True}
     said: Settings = {key: value for key, value in known.items() if key.startswith("--")}
-    settings = NO_DROPOUT | nemo_arguments(fields) | on | recipe | gradients | named | said
+    named = {key: value for key, value in named.items() if key not in _GRADIENTS}
+    settings = NO_DROPOUT | nemo_arguments(fields) | on | precision_of(known, notes) | named | _off(known) | said
     if known.get("model.moe_permute_fusion") is False:
         settings["--moe-permute-fusion"] = False
     if "--expert-model-parallel-size" in settings and "--expert-tensor-parallel-size" not in settings:
         settings["--expert-tensor-parallel-size"] = 1
         notes.append("expert_tensor_parallel_size, which is not in the file, is 1 in every recipe of Megatron-Bridge")
+    if "--expert-model-parallel-size" in settings and "--moe-token-dispatcher-type" not in settings:
+        settings["--moe-token-dispatcher-type"] = "alltoall"
+        notes.append(
+            "moe_token_dispatcher_type, which is not in the file, is alltoall in most models of Megatron-Bridge"
+        )
     if left := [name for name in _DEGREES if f"model.{name}" not in known]:
         notes.append(f"taken as 1, as the file does not say them: {', '.join(left)}")
     if settings.get("--position-embedding-type") == "learned_absolute" and "--seq-length" in settings:
         settings["--max-position-embeddings"] = settings["--seq-length"]
     return settings
+
+
+def _off(known: Settings) -> Settings:
+    """Switches that a recipe turns off, of those that its runtime has on."""
+    targets = {flag: [each for each in targets if " = " not in each] for flag, targets in _recipe().items()}
+    off = [flag for flag, names in targets.items() if any(known.get(name) is False for name in names)]
+    on = [flag for flag, names in targets.items() if any(known.get(name) is True for name in names)]
+    return {flag: False for flag in off if flag in switches("megatron-bridge") and flag not in on}
 
 
 def _fields(known: Settings) -> Settings:
@@ -101,6 +100,12 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
 
 def _translated(spelled: Spelled) -> Settings:
     require_whole(spelled.read)
+    if unknown_precision(spelled.known):
+        each = spelled.read.by_key()[PRECISION]
+        raise InvalidInput(
+            f"{spelled.read.path!r}, line {each.line}: {PRECISION} is {each.value}, which the file does not say: "
+            f"--set {PRECISION}.preset=bf16_mixed, or another preset of training/mixed_precision.py"
+        )
     return modern_arguments(_bridge_arguments(spelled.read, spelled.known, spelled.notes), spelled.notes)
 
 
@@ -108,5 +113,6 @@ DIALECT = Dialect(
     name="megatron-bridge",
     framework="Megatron-Bridge",
     holds=_holds,
+    objects=with_recipe,
     translate=_translated,
 )

@@ -44,8 +44,8 @@ def _family(read: LaunchSettings, made: FileSetting) -> str:
     packages = [name.split(".")[2] for name in read.program.split() if name.startswith("torchtitan.models.")]
     of_models = [each for each in packages if each != "common"]
     known = {name.split()[0] for name in launch_table("torchtitan").models.values()}
-    named = [each for each in known if each in made.function]
-    return (of_models or named or [re.split(r"_(?=[\d.]+[bBmM])", made.function)[0]])[0]
+    named = [each for each in known if each in made.made_in]
+    return (of_models or named or [re.split(r"_(?=[\d.]+[bBmM])", made.made_in)[0]])[0]
 
 
 def _converters(kept: list[FileSetting], made: dict[str, FileSetting]) -> Iterator[FileSetting]:

@@ -1,0 +1,88 @@
+"""Recipe: what the objects of a recipe of Megatron-Bridge say: its model by name, its precision, its sections."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from meshwright.launch.imports.functions import without_objects
+from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings, Scalar
+
+_PASSED = ("config", "cfg")
+"""What training takes a whole recipe as."""
+_SECTIONS = ("model", "train", "dataset", "ddp", "optimizer", "mixed_precision", "comm_overlap", "dist", "checkpoint")
+_SIZES = {f"model.{name}" for name in ("num_layers", "hidden_size", "num_attention_heads", "vocab_size")}
+_OF_HUGGING_FACE = "from_hf_pretrained"
+_PROVIDER = re.compile(r"([A-Za-z]+?)(\d*)ModelProvider_?(\w*)")
+_LAYOUT = "model.pipeline_model_parallel_layout"
+_MARKS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
+_ENVIRONMENT = "env_vars."
+PRECISION = "mixed_precision"
+DISPATCHES = "apply_flex_dispatcher_backend"
+"""A function of training/flex_dispatcher_backend.py: with one of these backends the dispatcher is `flex`."""
+_BACKENDS = ("deepep", "hybridep")
+_RENAMED = {"dataset.sequence_length": "dataset.seq_length"}
+"""Names of fields before 0.3."""
+
+
+def with_recipe(read: LaunchSettings) -> LaunchSettings:
+    """The settings with the name of the model and without objects.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes (`AutoBridge.from_hf_pretrained(NAME)`), and its providers
+    of v0.1.0 (`Llama31ModelProvider70B`).
+    """
+    read = replace(read, settings=(*map(_settled, read.settings), *_dispatcher(read)))
+    read = replace(read, elsewhere=tuple(each for each in read.elsewhere if each.key != DISPATCHES))
+    said = {each.key for each in read.settings if not each.open and each.value is not None}
+    named = [] if said & (_SIZES - {"model.vocab_size"}) else [*_names(read)]
+    presets = [replace(each, key=PRECISION, open=()) for each in read.settings if each.key == f"{PRECISION}.{OBJECT}"]
+    kept = [each for each in read.settings if each.key != PRECISION or not (presets and each.open)]
+    set_by_it = {each.key.partition(".")[2]: str(each.value) for each in kept if each.key.startswith(_ENVIRONMENT)}
+    kept = [each for each in kept if not each.key.startswith(_ENVIRONMENT)]
+    read = replace(read, environment=read.environment | set_by_it)
+    return without_objects(replace(read, settings=(*kept, *presets, *named)))
+
+
+def _settled(each: FileSetting) -> FileSetting:
+    """A setting of a recipe that is handed to training, by the key that it has in the recipe."""
+    passed, _, key = each.key.partition(".")
+    own = passed in _PASSED and key.partition(".")[0] in _SECTIONS
+    name = key if own else each.key
+    value = _layout(each.value) if name == _LAYOUT and isinstance(each.value, list) else each.value
+    return replace(each, key=_RENAMED.get(name, name), value=value)
+
+
+def _layout(stages: Sequence[Scalar]) -> Scalar:
+    """The layout of a pipeline, of a list of the layers of every stage, as text."""
+    try:
+        if not stages:
+            return None
+        listed = [ast.literal_eval(str(stage)) for stage in stages]
+        return "|".join("".join(_MARKS[layer] for layer in stage) for stage in listed)
+    except (KeyError, TypeError, ValueError, SyntaxError):
+        return str(stages)
+
+
+def _dispatcher(read: LaunchSettings) -> Iterator[FileSetting]:
+    """What the function that chooses a dispatcher sets."""
+    for each in read.elsewhere:
+        words = each.value if isinstance(each.value, list) else []
+        if each.key == DISPATCHES and (backend := next((word for word in words if word in _BACKENDS), None)):
+            yield replace(each, key="model.moe_token_dispatcher_type", value="flex")
+            yield replace(each, key="model.moe_flex_dispatcher_backend", value=backend)
+
+
+def _names(read: LaunchSettings) -> Iterator[FileSetting]:
+    """The model that is named where it is made."""
+    for each in read.settings:
+        called, _, first = str(each.value).partition(" ")
+        if each.key != f"model.{OBJECT}":
+            continue
+        provider = _PROVIDER.fullmatch(called.rpartition(".")[2])
+        if called.rpartition(".")[2] == _OF_HUGGING_FACE and first and not first.isidentifier():
+            yield replace(each, key="--name", value=first)
+        elif provider and provider[3]:
+            family, version, size = provider[1].lower(), ".".join(provider[2]), provider[3].lower().replace("_", "-")
+            yield replace(each, key="--name", value="-".join(part for part in (family, version, size) if part))

@@ -1,0 +1,1 @@
+"""Python: configurations that are programs, of which nothing is run."""

@@ -1,0 +1,242 @@
+"""Recipes of Megatron-Bridge: helpers, conditions, presets and functions of the same source tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshwright.errors import InvalidInput
+from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+
+HEAD = "from megatron.bridge import AutoBridge\nfrom megatron.bridge.recipes.common import _pretrain_common\n"
+RECIPE = f"""{HEAD}
+def shape(model, tp, *, pp=1):
+    model.tensor_model_parallel_size = tp
+    model.pipeline_model_parallel_size = pp
+    model.sequence_parallel = tp > 1
+
+def measured(cfg):
+    cfg.train.global_batch_size = 64
+    cfg.ddp.overlap_grad_reduce = True
+
+def recipe():
+    cfg = _pretrain_common()
+    cfg.model = AutoBridge.from_hf_pretrained("Qwen/Qwen3-8B").to_megatron_provider(load_weights=False)
+    cfg.mixed_precision = "bf16_mixed"
+    cfg.model.seq_length = 4096
+    cfg.train.micro_batch_size = 1
+    cfg.train.global_batch_size = 32
+    shape(cfg.model, 2, pp=4)
+    measured(cfg)
+    return cfg
+"""
+MIXTURE = """
+    cfg.model = AutoBridge.from_hf_pretrained("Qwen/Qwen3-30B-A3B").to_megatron_provider()
+    cfg.model.expert_model_parallel_size = 4
+"""
+
+
+def imported(folder: Path, text: str, cluster: str = "2x8:h100", **values: str) -> LaunchQuestion:
+    path = folder / "recipe.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return question_of_file(path, Given(cluster=cluster, values=values))
+
+
+def told(question: LaunchQuestion) -> str:
+    return " ".join(question.notes)
+
+
+def test_helpers_are_followed_where_they_are_called(tmp_path: Path) -> None:
+    question = imported(tmp_path, RECIPE)
+    assert str(question.plan) == "tp2 sp pp4 dp2 zero1 mbs1 m32"
+    assert (question.inputs.model.name, question.inputs.job.global_batch) == ("qwen3-8b", 64)
+    assert "not read: _pretrain_common (line 14)" in told(question)
+
+
+def test_a_degree_that_nothing_says_is_asked_for(tmp_path: Path) -> None:
+    for text in (
+        RECIPE.replace("cfg.model, 2", "cfg.model, degree()"),
+        RECIPE.replace("def recipe()", "def recipe(n)"),
+    ):
+        text = text.replace("cfg.model, 2", "cfg.model, n")
+        with pytest.raises(InvalidInput, match=r"model\.tensor_model_parallel_size rests on .*--set"):
+            imported(tmp_path, text)
+    text = RECIPE.replace("def recipe()", "def recipe(n)").replace("cfg.model, 2", "cfg.model, n")
+    assert imported(tmp_path, text, n="4").plan.tp == 4
+
+
+def test_conditions_that_the_file_decides_are_followed(tmp_path: Path) -> None:
+    decided = """    if cfg.model.pipeline_model_parallel_size > 1 and cfg.train.micro_batch_size is not None:
+        cfg.model.context_parallel_size = 2
+    elif cfg.model.pipeline_model_parallel_size == 1:
+        cfg.model.context_parallel_size = 4
+    return cfg
+"""
+    assert imported(tmp_path, RECIPE.replace("    return cfg\n", decided)).plan.cp == 2
+    open_one = decided.replace("cfg.train.micro_batch_size is not None", "wide()")
+    with pytest.raises(InvalidInput, match=r"model\.context_parallel_size rests on wide\(\)"):
+        imported(tmp_path, RECIPE.replace("    return cfg\n", open_one))
+    harmless = "    if wide():\n        cfg.model.init_method_std = 0.1\n    return cfg\n"
+    question = imported(tmp_path, RECIPE.replace("    return cfg\n", harmless))
+    assert "line 22: whether this holds the file does not decide" in told(question)
+
+
+ARGUMENTS = f"""{HEAD}
+def llama_70b(**user_kwargs):
+    recommended = {{"hf_path": "meta-llama/Meta-Llama-3-70B", "tensor_model_parallel_size": 4, "virtual": 5}}
+    combined = {{**recommended, **user_kwargs}}
+    return _common(**combined)
+
+def _common(hf_path, tensor_model_parallel_size=1, pipeline_model_parallel_size: int = 4, virtual=None,
+            seq_length=8192, micro_batch_size=1, precision_config=None):
+    bridge = AutoBridge.from_hf_pretrained(hf_path)
+    model_cfg = bridge.to_megatron_provider(load_weights=False)
+    model_cfg.tensor_model_parallel_size = tensor_model_parallel_size
+    model_cfg.pipeline_model_parallel_size = pipeline_model_parallel_size
+    model_cfg.virtual_pipeline_model_parallel_size = virtual
+    model_cfg.sequence_parallel = tensor_model_parallel_size > 1
+    if precision_config is None:
+        precision_config = bf16_mixed()
+    cfg = ConfigContainer(
+        model=model_cfg,
+        train=TrainingConfig(global_batch_size=512, micro_batch_size=micro_batch_size),
+        dataset=GPTDatasetConfig(sequence_length=seq_length),
+        ddp=DistributedDataParallelConfig(grad_reduce_in_fp32=False, use_distributed_optimizer=True),
+        mixed_precision=precision_config,
+    )
+    return cfg
+"""
+
+
+def test_a_function_with_keywords_is_read_with_those_of_the_call(tmp_path: Path) -> None:
+    """As recipes of the releases 0.1 and 0.2 are written; the precision has the last word on gradients."""
+    question = imported(tmp_path, ARGUMENTS, "4x8:h100", function="llama_70b")
+    assert str(question.plan) == "tp4 sp pp4 vpp5 dp2 zero1 mbs1 m256"
+    job, model = question.inputs.job, question.inputs.model
+    assert (model.name, job.sequence_length, question.inputs.gradient_bytes) == ("llama-3-70b", 8192, 4)
+    assert "reduces gradients in fp32, whatever ddp.grad_reduce_in_fp32 says" in told(question)
+
+
+def test_a_recipe_that_is_handed_to_training_is_read_without_that(tmp_path: Path) -> None:
+    text = ARGUMENTS.replace("def llama_70b(**user_kwargs):", "def main(**user_kwargs):")
+    text = text.replace("    return _common(**combined)", "    pretrain(config=_common(**combined))")
+    assert imported(tmp_path, text, "4x8:h100", function="main").plan.vpp == 5
+
+
+@pytest.mark.parametrize(
+    ("precision", "name", "gradients"),
+    [
+        ("bf16_mixed()", "bf16", 4),
+        ('_perf_precision("fp8_mx")', "mxfp8", 2),
+        ('"bf16_with_fp8_current_scaling_mixed"', "fp8", 4),
+        ('get_mixed_precision_config("fp16_mixed")', "fp16", 2),
+        ("MixedPrecisionConfig(bf16=True, fp8=None, grad_reduce_in_fp32=False)", "bf16", 2),
+    ],
+)
+def test_precisions_by_preset_and_by_field(tmp_path: Path, precision: str, name: str, gradients: str) -> None:
+    inputs = imported(tmp_path, RECIPE.replace('"bf16_mixed"', precision), "2x8:b200").inputs
+    job = inputs.job
+    assert (job.precision, inputs.gradient_bytes) == (name, gradients)
+
+
+def test_a_precision_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
+    text = RECIPE.replace('"bf16_mixed"', "from_environment()")
+    with pytest.raises(
+        InvalidInput, match=r"line 16: mixed_precision is from_environment.*--set mixed_precision\.preset=bf16"
+    ):
+        imported(tmp_path, text)
+    question = question_of_file(
+        tmp_path / "recipe.py", Given(cluster="2x8:h100", values={"mixed_precision.preset": "bf16_mixed"})
+    )
+    assert question.inputs.job.precision == "bf16"
+
+
+def test_what_chooses_a_dispatcher_is_known(tmp_path: Path) -> None:
+    """Without it, recipes exchange experts as their models do, by an all-to-all."""
+    text = RECIPE.replace("    cfg.mixed_precision", MIXTURE[1:] + "    cfg.mixed_precision")
+    assert "alltoall in most models" in told(imported(tmp_path, text))
+    assert imported(tmp_path, text).inputs.runtime.communication.dispatcher == "all_to_all"
+    chosen = '    cfg.model.moe_flex_dispatcher_backend = "deepep"\n'
+    chosen += "    apply_flex_dispatcher_backend(cfg.model, cfg.model.moe_flex_dispatcher_backend)\n    return cfg\n"
+    question = imported(tmp_path, text.replace("    return cfg\n", chosen))
+    communication = question.inputs.runtime.communication
+    assert (communication.dispatcher, communication.fused_kernels) == ("fused", "deep_ep")
+    assert "apply_flex" not in told(question)
+
+
+def test_switches_that_are_off_are_priced_as_off(tmp_path: Path) -> None:
+    off = "    cfg.comm_overlap = CommOverlapConfig(tp_comm_overlap=False)\n"
+    off += "    cfg.mixed_precision = _perf_precision('fp8_cs')\n    cfg.mixed_precision.fp8_param_gather = False\n"
+    off += '    cfg.env_vars = {"CUDA_DEVICE_MAX_CONNECTIONS": 1}\n    return cfg\n'
+    question = imported(tmp_path, RECIPE.replace("    return cfg\n", off))
+    assert not question.inputs.stores_quantised
+    assert "tp_comm_overlap" not in told(question)
+    assert "CUDA_DEVICE_MAX_CONNECTIONS" not in told(question)
+    assert "tp_comm_overlap" in told(imported(tmp_path, RECIPE))
+
+
+def test_layouts_are_looked_up_and_lists_of_layers_are_read(tmp_path: Path) -> None:
+    layout = """    last = ["decoder"] * 7 + ["loss"]
+    layouts = {(4, 2): [["embedding"] + ["decoder"] * 5] + [["decoder"] * 4] * 6 + [last]}
+    chunks = cfg.model.virtual_pipeline_model_parallel_size = 2
+    stages = cfg.model.pipeline_model_parallel_size or 1
+    if (stages, chunks) in layouts:
+        cfg.model.pipeline_model_parallel_layout = layouts[(stages, chunks)]
+    return cfg
+"""
+    question = imported(tmp_path, RECIPE.replace("    return cfg\n", layout))
+    assert question.plan.chunk_layers == (5, 4, 4, 4, 4, 4, 4, 7)
+
+
+def test_sizes_beside_a_name_are_another_model(tmp_path: Path) -> None:
+    text = RECIPE.replace("    cfg.model.seq_length", "    cfg.model.num_layers = 4\n    cfg.model.seq_length")
+    with pytest.raises(InvalidInput, match=r"name it: --model config\.json"):
+        imported(tmp_path, text)
+
+
+COMMON = """from megatron.bridge.training.mixed_precision import bf16_with_mxfp8_mixed
+
+def base():
+    cfg = ConfigContainer(model=GPTModelProvider(), train=TrainingConfig(micro_batch_size=2, global_batch_size=128))
+    cfg.mixed_precision = mixed("mx")
+    return cfg
+
+def mixed(name):
+    if name == "mx":
+        cfg = bf16_with_mxfp8_mixed()
+    else:
+        raise ValueError(name)
+    cfg.grad_reduce_in_fp32 = False
+    return cfg
+"""
+STARTS = """from megatron.bridge import AutoBridge
+from megatron.bridge.recipes.qwen import base as start
+
+def recipe():
+    cfg = start()
+    cfg.model = AutoBridge.from_hf_pretrained("Qwen/Qwen3-8B").to_megatron_provider()
+    cfg.model.seq_length = 4096
+    return cfg
+"""
+
+
+def test_functions_of_the_same_source_tree_are_followed(tmp_path: Path) -> None:
+    recipes = tmp_path / "src" / "megatron" / "bridge" / "recipes"
+    (recipes / "qwen").mkdir(parents=True)
+    (recipes / "common.py").write_text(COMMON)
+    (recipes / "qwen" / "__init__.py").write_text("from ..common import base\n")
+    question = imported(recipes / "qwen", STARTS, "2x8:b200")
+    job = question.inputs.job
+    assert (question.plan.micro_batch, job.global_batch, job.precision, question.inputs.gradient_bytes) == (
+        2,
+        128,
+        "mxfp8",
+        2,
+    )
+    (tmp_path / ".git").mkdir()
+    assert imported(tmp_path / "mine", STARTS, "2x8:b200").plan.micro_batch == 2
+    (tmp_path / ".git").rmdir()
+    with pytest.raises(InvalidInput, match=r"train\.micro_batch_size is not in the file"):
+        imported(tmp_path / "mine", STARTS, "2x8:b200")
