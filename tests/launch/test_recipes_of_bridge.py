@@ -240,3 +240,18 @@ def test_functions_of_the_same_source_tree_are_followed(tmp_path: Path) -> None:
     (tmp_path / ".git").rmdir()
     with pytest.raises(InvalidInput, match=r"train\.micro_batch_size is not in the file"):
         imported(tmp_path / "mine", STARTS, "2x8:b200")
+
+
+def test_packed_sequences_are_told(tmp_path: Path) -> None:
+    """Their documents bound attention; a dataset that other files make is named."""
+    packed = """    specs = PackedSequenceSpecs(packed_sequence_size=4096)
+    cfg.dataset = SquadConfig(seq_length=4096, enable_offline_packing=True, offline_packing_specs=specs)
+    cfg.comm_overlap = CommOverlapConfig(delay_wgrad_compute=True)
+    cfg.model.cuda_graph_impl = "none"
+    return cfg
+"""
+    question = imported(tmp_path, RECIPE.replace("    return cfg\n", packed))
+    unpriced = question.understood.unpriced
+    assert {"--enable-offline-packing", "--packed-sequence-size", "--delay-wgrad-compute"} == unpriced.keys()
+    made = RECIPE.replace("    return cfg\n", "    cfg.dataset = default_squad_config(4096, True)\n    return cfg\n")
+    assert "default_squad_config (line 22)" in told(imported(tmp_path, made))

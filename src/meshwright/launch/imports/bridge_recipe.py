@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from meshwright.launch.imports.functions import without_objects
+from meshwright.launch.readers.python.names import is_class
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings, Scalar
 
 _PASSED = ("config", "cfg")
@@ -23,6 +24,7 @@ PRECISION = "mixed_precision"
 DISPATCHES = "apply_flex_dispatcher_backend"
 """A function of training/flex_dispatcher_backend.py: with one of these backends the dispatcher is `flex`."""
 _BACKENDS = ("deepep", "hybridep")
+_MADE = {f"{section}.{OBJECT}" for section in ("dataset", "train", "ddp", "comm_overlap")}
 _RENAMED = {"dataset.sequence_length": "dataset.seq_length"}
 """Names of fields before 0.3."""
 
@@ -34,7 +36,8 @@ def with_recipe(read: LaunchSettings) -> LaunchSettings:
     of v0.1.0 (`Llama31ModelProvider70B`).
     """
     read = replace(read, settings=(*map(_settled, read.settings), *_dispatcher(read)))
-    read = replace(read, elsewhere=tuple(each for each in read.elsewhere if each.key != DISPATCHES))
+    kept_elsewhere = [each for each in read.elsewhere if each.key != DISPATCHES]
+    read = replace(read, elsewhere=(*kept_elsewhere, *_made_elsewhere(read)))
     said = {each.key for each in read.settings if not each.open and each.value is not None}
     named = [] if said & (_SIZES - {"model.vocab_size"}) else [*_names(read)]
     presets = [replace(each, key=PRECISION, open=()) for each in read.settings if each.key == f"{PRECISION}.{OBJECT}"]
@@ -72,6 +75,14 @@ def _dispatcher(read: LaunchSettings) -> Iterator[FileSetting]:
         if each.key == DISPATCHES and (backend := next((word for word in words if word in _BACKENDS), None)):
             yield replace(each, key="model.moe_token_dispatcher_type", value="flex")
             yield replace(each, key="model.moe_flex_dispatcher_backend", value=backend)
+
+
+def _made_elsewhere(read: LaunchSettings) -> Iterator[FileSetting]:
+    """Functions of other files that make a section."""
+    for each in read.settings:
+        called = str(each.value).partition(" ")[0]
+        if each.key in _MADE and not is_class(called):
+            yield replace(each, key=called)
 
 
 def _names(read: LaunchSettings) -> Iterator[FileSetting]:

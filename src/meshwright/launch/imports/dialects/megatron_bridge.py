@@ -9,6 +9,7 @@ from meshwright.launch.imports.bridge_precision import precision_of, unknown_pre
 from meshwright.launch.imports.bridge_recipe import PRECISION, with_recipe
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.dialects.nemo import NO_DROPOUT, nemo_arguments
+from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.training import require_whole
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
@@ -63,14 +64,17 @@ def _off(known: Settings) -> Settings:
 
 
 def _fields(known: Settings) -> Settings:
-    """Fields that are called like arguments, as keys of `model`."""
+    """Fields that are called like arguments, as keys of `model`; of other sections those that the table knows."""
     others = {target.partition(" = ")[0] for targets in _recipe().values() for target in targets}
+    unpriced = import_table("megatron-bridge").unpriced
     fields: Settings = {}
     for key, value in known.items():
         section, _, name = key.rpartition(".")
-        own = section in _SECTIONS and key not in others and name not in _OF_PROVIDERS
-        if own and value is not False:
+        own = section in _SECTIONS or f"--{name.replace('_', '-')}" in unpriced
+        if own and key not in others and name not in _OF_PROVIDERS and value is not False:
             fields[f"model.{name}"] = value
+    if str(fields.get("model.cuda_graph_impl")) == "none":
+        fields = {key: value for key, value in fields.items() if not key.startswith("model.cuda_graph_")}
     return fields
 
 
