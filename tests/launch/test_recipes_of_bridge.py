@@ -255,3 +255,14 @@ def test_packed_sequences_are_told(tmp_path: Path) -> None:
     assert {"--enable-offline-packing", "--packed-sequence-size", "--delay-wgrad-compute"} == unpriced.keys()
     made = RECIPE.replace("    return cfg\n", "    cfg.dataset = default_squad_config(4096, True)\n    return cfg\n")
     assert "default_squad_config (line 22)" in told(imported(tmp_path, made))
+
+
+def test_the_distributed_optimizer_is_off_in_both_sections_or_on(tmp_path: Path) -> None:
+    off = "    cfg.ddp.use_distributed_optimizer = False\n    return cfg\n"
+    question = imported(tmp_path, RECIPE.replace("    return cfg\n", off))
+    assert question.plan.zero == 1
+    assert "turns the distributed optimizer on in both" in told(question)
+    made = "def states():\n    return OptimizerConfig(use_distributed_optimizer=False), SchedulerConfig()\n\n"
+    both = "    cfg.optimizer, cfg.scheduler = states()\n" + off
+    text = RECIPE.replace("    return cfg\n", both).replace("def recipe", made + "def recipe")
+    assert imported(tmp_path, text).plan.zero == 0

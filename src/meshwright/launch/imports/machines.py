@@ -16,7 +16,12 @@ from meshwright.specs.read_cluster import read_cluster
 _NODES = ("--nnodes", "--num_nodes", "--num_machines", "--nodes", "-N", "num_machines", "trainer.num_nodes")
 _PER_NODE = ("--nproc_per_node", "--nproc-per-node", "--num_gpus", "--gpus-per-node", "--npernode", "trainer.devices")
 _TASKS = ("--ntasks-per-node",)
-_RANKS = ("--num_processes", "num_processes", "-np")
+_RANKS = ("--num_processes", "num_processes", "-np", "--gpus", "-G")
+_OF_A_KIND = ("--gpus-per-node", "--gpus", "-G")
+"""Options of Slurm that may name the accelerator before the count, `h100:8`."""
+_ALL_TASKS = ("--ntasks", "-n")
+_ENVIRONMENT = {"NNODES": "--nnodes", "NPROC_PER_NODE": "--nproc-per-node"}
+"""Variables that ms-swift hands to torchrun, and the options that it gives."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +47,29 @@ def machines_of(settings: LaunchSettings) -> Machines:
             text = text.rpartition(":")[2]
             if (count := whole_number(text)) is not None:
                 found.setdefault("--gpus-per-node", count)
+        if each.key in _OF_A_KIND:
+            text = text.rpartition(":")[2]
         if text.isascii() and text.isdecimal() and 0 < len(text) < 8 and int(text):
             found[each.key] = int(text)
+    if not found.keys() & {*_NODES, *_PER_NODE, *_TASKS, *_RANKS}:
+        found |= _of_the_environment(settings)
     nodes = next((found[name] for name in _NODES if name in found), None)
     per_node = next((found[name] for name in (*_PER_NODE, *_TASKS) if name in found), None)
     ranks = next((found[name] for name in _RANKS if name in found), None)
     if ranks is None and nodes and per_node:
         ranks = nodes * per_node
+    if ranks is None and per_node is None:
+        tasks = [whole_number(each.value) for each in settings.launcher if each.key in _ALL_TASKS]
+        ranks = tasks[-1] if tasks else None
     return Machines(nodes, per_node, ranks)
+
+
+def _of_the_environment(settings: LaunchSettings) -> dict[str, int]:
+    """The counts in variables that a launcher reads, one node where they name none."""
+    values = {flag: settings.environment.get(name) for name, flag in _ENVIRONMENT.items()}
+    counts = {flag: count for flag, value in values.items() if (count := whole_number(value)) is not None}
+    one_node = "--nproc-per-node" in counts and values["--nnodes"] is None
+    return counts | ({"--nnodes": 1} if one_node else {})
 
 
 def counted(machines: Machines, fields: Fields) -> Machines:

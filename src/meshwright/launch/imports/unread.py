@@ -22,8 +22,12 @@ def unread(
     return f"{read.path!r} ({dialect.framework}) " + "\nIt also ".join(said) + (_not_followed(read) if gaps else "")
 
 
+SHOWN = 12
+"""Names that a note lists."""
+
+
 def told_elsewhere(read: LaunchSettings) -> list[str]:
-    """That functions of other files set what is not read here, and that conditions and loops were not followed."""
+    """What stands in other files, which conditions and loops were not followed, and what is not handed on."""
     lines = {each.key: each.line for each in reversed(read.elsewhere)}
     listed = ", ".join(f"{name} (line {line})" if line else name for name, line in lines.items())
     told = [f"what these functions set stands in other files, which are not read: {listed}"] if listed else []
@@ -31,6 +35,11 @@ def told_elsewhere(read: LaunchSettings) -> list[str]:
     if open_lines:
         told.append(
             f"{named_lines(open_lines)}: whether this holds the file does not decide, and what it sets is not read"
+        )
+    if read.withheld:
+        told.append(
+            f"srun hands on the variables that --export names, and not {', '.join(read.withheld[:SHOWN])}, which the "
+            "script exports: with ALL among them it hands on these too"
         )
     return told
 

@@ -57,7 +57,8 @@ def read_script(path: str, text: str, given: dict[str, str], source: Traced | No
         settings=tuple(_flags(started[at + 1 :], text)),
         program=started[at].text if at < len(started) else "",
         launcher=(*scheduler, *launcher),
-        environment={name: value.text for name, value in followed.exported.items()},
+        environment={name: value.text for name, value in followed.environments[id(started)].items()},
+        withheld=tuple(name for name in followed.exported if name not in followed.environments[id(started)]),
         undecided=dict(lines),
         absent={line_of(text, place): name for place, name in followed.absent.items() if place < OTHER_FILE},
         skipped=frozenset(followed.skipped),
@@ -96,6 +97,7 @@ def _slurm_variables(scheduler: list[FileSetting]) -> dict[str, str]:
     said = {each.key: str(each.value) for each in scheduler if str(each.value).isdecimal()}
     nodes = said.get("--nodes", said.get("-N"))
     named = {"SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": said.get("--ntasks")}
+    named["SLURM_EXPORT_ENV"] = next((str(each.value) for each in scheduler if each.key == "--export"), None)
     named["SLURM_JOB_ID"] = named["SLURM_JOBID"] = "1" if scheduler else None
     named["SLURM_NTASKS_PER_NODE"] = said.get("--ntasks-per-node")
     named["SLURM_GPUS_PER_NODE"] = named["SLURM_GPUS_ON_NODE"] = said.get("--gpus-per-node")

@@ -47,6 +47,8 @@ class LaunchSettings:
     launcher: tuple[FileSetting, ...] = ()
     """Options of what starts the program: torchrun, deepspeed, Slurm."""
     environment: dict[str, str] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
+    """Variables that a script exports, and that what starts the program does not hand on."""
     undecided: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """Lines with conditions that only running would decide, and the names that they rest on; what depends on them was
     not followed."""

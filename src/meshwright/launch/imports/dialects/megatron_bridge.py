@@ -19,8 +19,10 @@ _GRADIENTS = ("--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16")
 _DEGREES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 """Fields of a model that decide the plan."""
 _SECTIONS = ("model", "train", "dataset", "ddp")
-_ON = ("use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather")
+_ON = ("overlap_grad_reduce", "overlap_param_gather")
 """Fields of `ddp` that are on unless a recipe says otherwise."""
+_SHARDED = "use_distributed_optimizer"
+"""Of `ddp` and of `optimizer`: on where one of them has it on."""
 _OF_PROVIDERS = {"should_pad_vocab", "bias_activation_fusion"}
 """Fields of a model that no argument is."""
 
@@ -32,9 +34,8 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     and its overlaps are on), perf_recipes/environment.py (names of precisions) and models (no dropout).
     """
     named, fields = _named(read, known), _fields(known)
-    if "ddp.use_distributed_optimizer" not in known:
-        notes.append("the recipe starts from others, which are not read; the distributed optimizer is taken to be on")
     on: Settings = {f"--{name.replace('_', '-')}": True for name in _ON if known.get(f"ddp.{name}") is not False}
+    on |= _sharded(known, notes)
     said: Settings = {key: value for key, value in known.items() if key.startswith("--")}
     named = {key: value for key, value in named.items() if key not in _GRADIENTS}
     settings = NO_DROPOUT | nemo_arguments(fields) | on | precision_of(known, notes) | named | _off(known) | said
@@ -53,6 +54,23 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     if settings.get("--position-embedding-type") == "learned_absolute" and "--seq-length" in settings:
         settings["--max-position-embeddings"] = settings["--seq-length"]
     return settings
+
+
+def _sharded(known: Settings, notes: list[str]) -> Settings:
+    """The distributed optimizer, which is on in both sections where one of them does not turn it off.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b training/config.py L2111 and
+    recipes/utils/optimizer_utils.py L150.
+    """
+    ours, optimizer = (known.get(f"{section}.{_SHARDED}") for section in ("ddp", "optimizer"))
+    if ours is None and optimizer is None:
+        notes.append("the recipe starts from others, which are not read; the distributed optimizer is taken to be on")
+    if ours is False and optimizer is not False:
+        notes.append(
+            f"ddp.{_SHARDED} is False and optimizer.{_SHARDED} is not: Megatron-Bridge turns the distributed optimizer "
+            "on in both"
+        )
+    return {} if ours is False and optimizer is False else {"--use-distributed-optimizer": True}
 
 
 def _off(known: Settings) -> Settings:

@@ -11,8 +11,11 @@ from meshwright.launch.readers.settings import FileSetting
 
 
 def made_by(scope: Scope) -> list[Record | FileSetting]:
-    """What a scope makes and gives no name, and what it returns."""
-    return [*scope.unbound, *([scope.returned] if scope.returned is not None else [])]
+    """What a scope makes and gives no name, and what it returns, each of several objects."""
+    returned = scope.returned
+    if isinstance(returned, Record) and returned.plain and all(name.isdecimal() for name in returned.fields):
+        return [*scope.unbound, *returned.fields.values()]
+    return [*scope.unbound, *([returned] if returned is not None else [])]
 
 
 def left_by(scope: Scope) -> list[FileSetting]:

@@ -39,10 +39,7 @@ class Objects(ABC):
             return held
         if isinstance(node, ast.Dict):
             return self._dictionary(node, scope, depth)
-        if isinstance(node, ast.List) and any(isinstance(each, ast.Call) for each in node.elts):
-            calls: dict[str, ast.expr] = {
-                str(at): each for at, each in enumerate(node.elts) if isinstance(each, ast.Call)
-            }
+        if isinstance(node, ast.List | ast.Tuple) and (calls := _objects_in(node, scope)):
             return Record(line=scope.line(node), plain=True, fields=self.each_of(calls, scope, depth))
         if isinstance(node, ast.IfExp):
             try:
@@ -84,3 +81,13 @@ class Objects(ABC):
                 fields.pop(name, None)
                 fields[name] = each
         return Record(line=scope.line(node), plain=True, fields=fields)
+
+
+def _objects_in(node: ast.List | ast.Tuple, scope: Scope) -> dict[str, ast.expr]:
+    """The elements of a list that are objects, by their places."""
+    places = {str(at): each for at, each in enumerate(node.elts)}
+    return {
+        place: each
+        for place, each in places.items()
+        if isinstance(each, ast.Call) or isinstance(scope.look(each), Record)
+    }

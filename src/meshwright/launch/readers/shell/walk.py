@@ -7,6 +7,7 @@ import fnmatch
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from meshwright.launch.readers.shell import handed
 from meshwright.launch.readers.shell.arithmetic import computed
 from meshwright.launch.readers.shell.conditions import tested
 from meshwright.launch.readers.shell.expansion import (
@@ -17,7 +18,6 @@ from meshwright.launch.readers.shell.expansion import (
     expand_one,
     names_of_unknown,
 )
-from meshwright.launch.readers.shell.handed import line_for_a_shell, line_in_a_word, takes_a_script
 from meshwright.launch.readers.shell.parser import parse
 from meshwright.launch.readers.shell.syntax import (
     Assignment,
@@ -50,6 +50,8 @@ class Followed:
     scripts: list[Traced] = field(default_factory=list)
     """Here-documents that are handed to a shell or a scheduler, and files that are handed to Slurm."""
     exported: dict[str, Traced] = field(default_factory=dict)
+    environments: dict[int, dict[str, Traced]] = field(default_factory=dict)
+    """What each command starts its program with, by the identity of the command."""
     undecided: dict[int, list[str]] = field(default_factory=dict)
     """Names that conditions rest on which the script does not decide, by their places; neither side is followed."""
     skipped: set[str] = field(default_factory=set)
@@ -206,10 +208,8 @@ class Walk:
         return tested([expand_one(word, self.variables).text for word in inner], self.variables)
 
     def _command(self, name: str, words: list[Traced]) -> Status:
-        if name in ("true", ":"):
-            return True
-        if name == "false":
-            return False
+        if name in ("true", ":", "false"):
+            return name != "false"
         if name in ("exit", "return"):
             if name == "exit":
                 self.followed.ended, self.followed.because = words[0].origin(0), list(self.within)
@@ -231,21 +231,24 @@ class Walk:
         if name in ("echo", "printf"):
             return True
         self.followed.commands.append(words)
+        followed, outer, usual = self.followed, self.followed.exported, self.variables.scalar(handed.EXPORTED_BY_SLURM)
+        followed.exported = followed.environments[id(words)] = handed.environment_of(words, outer, usual)
         self._inner_script(words)
+        followed.exported = outer
         return None
 
     def _inner_script(self, words: list[Traced]) -> None:
         """Follow the text or the file that the command hands to a shell."""
         texts = [word.text for word in words]
-        if line := line_for_a_shell(words):
+        if line := handed.line_for_a_shell(words):
             self._text(line)
             return
-        if line := line_in_a_word(words):
-            if not takes_a_script(texts[0]):
+        if line := handed.line_in_a_word(words):
+            if not handed.takes_a_script(texts[0]):
                 self.followed.commands.remove(words)
             self._text(line)
             return
-        if takes_a_script(texts[0]):
+        if handed.takes_a_script(texts[0]):
             name = next((text for text in texts[1:] if text.endswith((".sh", ".slurm", ".sbatch", ".sub"))), None)
             source = self.read(name) if name else None
             if source is not None:
@@ -275,7 +278,7 @@ class Walk:
         text = document_of(document, node.expands_document, self.variables)
         if node.output is not None:
             self.followed.documents[expand_one(node.output, self.variables).text] = text
-        if words and takes_a_script(words[0].text):
+        if words and handed.takes_a_script(words[0].text):
             self.followed.scripts.append(text)
             self._text(text)
 
