@@ -58,6 +58,11 @@ def precision_of(known: Settings, notes: list[str]) -> Settings:
     return settings | {"--accumulate-allreduce-grads-in-fp32" if wide else "--grad-reduce-in-bf16": True}
 
 
+def says_precision(known: Settings) -> bool:
+    """Whether a recipe names its precision."""
+    return bool(_name(known))
+
+
 def unknown_precision(known: Settings) -> bool:
     """Whether a recipe names a precision that is not known."""
     name = _name(known)

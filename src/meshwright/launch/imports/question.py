@@ -15,6 +15,7 @@ from meshwright.launch.forms import Fields, read_value
 from meshwright.launch.imports.adapters import units_of_trainer, with_usual_modules
 from meshwright.launch.imports.answered import answered, batched
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set
+from meshwright.launch.imports.bridge_workloads import is_workload, one_workload
 from meshwright.launch.imports.deepspeed_json import known_to_deepspeed
 from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.imports.dialects import dialect_of
@@ -128,7 +129,9 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     keyed = {name: value for name, value in given.values.items() if name.startswith("--") or "." in name}
     try:
         read = read_launch_file(path, {name: value for name, value in given.values.items() if name not in keyed}, text)
-        read = one_function(with_configuration(read), given.values.get("function"))
+        asked_for = given.values.get("function")
+        read = one_workload(with_configuration(read), asked_for)
+        read = read if is_workload(read) else one_function(read, asked_for)
         dialect = dialect_of(read, given.framework)
     except InvalidInput as error:
         raise with_folder(error, path) from None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.arguments import modern_arguments
 from meshwright.launch.imports.behaviours import switches
-from meshwright.launch.imports.bridge_precision import precision_of, unknown_precision
+from meshwright.launch.imports.bridge_precision import precision_of, says_precision, unknown_precision
 from meshwright.launch.imports.bridge_recipe import PRECISION, with_recipe
+from meshwright.launch.imports.bridge_workloads import is_workload
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.dialects.nemo import NO_DROPOUT, nemo_arguments
 from meshwright.launch.imports.import_table import import_table
@@ -117,11 +118,16 @@ def _recipe() -> dict[str, tuple[str, ...]]:
 
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
     del keys
-    return settings.form == "python" and "megatron.bridge" in settings.program
+    return settings.form == "python" and ("megatron.bridge" in settings.program or is_workload(settings))
 
 
 def _translated(spelled: Spelled) -> Settings:
     require_whole(spelled.read)
+    if is_workload(spelled.read) and not says_precision(spelled.known):
+        raise InvalidInput(
+            f"{spelled.read.path!r}: a workload says no precision, which the command that runs it chooses: "
+            f"--set {PRECISION}.preset=bf16, or fp8_cs, fp8_sc, fp8_mx, nvfp4"
+        )
     if unknown_precision(spelled.known):
         each = spelled.read.by_key()[PRECISION]
         raise InvalidInput(

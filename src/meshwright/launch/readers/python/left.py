@@ -22,12 +22,11 @@ def left_by(scope: Scope) -> list[FileSetting]:
     """The settings of a scope: first of what it only names, then of what it makes and returns."""
     seen: set[int] = set()
     settings = [each for bound in made_by(scope) for each in leaves(bound, "", seen)]
-    named = [
-        setting
-        for name, each in scope.own.items()
-        if isinstance(each, FileSetting) or id(each) not in seen
-        for setting in _of_a_name(name, each, seen)
-    ]
+    named, names = list[FileSetting](), set[int]()
+    for name, each in scope.own.items():
+        if isinstance(each, FileSetting) or id(each) not in seen or id(each) in names:
+            named += _of_a_name(name, each, seen)
+            names.add(id(each))
     return [*named, *settings]
 
 

@@ -158,6 +158,7 @@ class Walk(Objects):
         original = self.bound(node.args[0], scope, depth=depth + 1) if copies else None
         if isinstance(original, Record) and isinstance(record := copied(original), Record):
             record.fields |= named
+            record.line = scope.line(node)
             return record
         return self._made(node, path, named, scope, depth)
 
