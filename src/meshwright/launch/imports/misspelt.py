@@ -34,7 +34,7 @@ def misspelt_rules(
     if name not in STRICT:
         return ()
     constant = {key for each in table.settings for key in each.every_value}
-    known = table.keys | constant | table.unpriced.keys()
+    known = table.keys | constant | table.unpriced.keys() | table.refused.keys()
     if name == "megatron-bridge":
         known, unknown = _fields(known, table), _unknown_fields(unknown, given)
     lacking = known - {*given}

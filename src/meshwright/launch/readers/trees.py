@@ -17,6 +17,8 @@ _ENVIRONMENT = re.compile(r"(env|envs|env_vars)\.", re.IGNORECASE)
 _LATER_RUN = re.compile(r"\w+_[2-9]\.")
 _PROGRAMS = ("TRAINING_SCRIPT_PATH", "script", "program")
 _OF_FLAGSCALE = {"system.tensor_model_parallel_size", "model.num_layers"}
+_OF_SWIFT = {"micro_batch_size", "tensor_model_parallel_size", "expert_model_parallel_size"}
+"""Keys of which one stands beside `model` at the top of a file of `megatron sft` of ms-swift."""
 _OF_A_CHECKPOINT = re.compile(r"\.checkpoint\.|ckpt")
 _REFERENCE = re.compile(r"\$\{(\.*)(\w[\w.]*)\}")
 
@@ -27,9 +29,29 @@ def read_tree(path: str, text: str, form: Form) -> LaunchSettings:
     values = {each.key: each.value for each in settings}
     resolved = [_resolved(each, values) for each in settings]
     read = LaunchSettings(path=path, form=form, text=text, settings=tuple(resolved))
+    if "model" in values and _OF_SWIFT & values.keys():
+        return _as_options(read)
     if values.keys() >= _OF_FLAGSCALE:
         return _flattened(read)
     return _with_flags(read) if any("--" in each.key for each in resolved) else read
+
+
+def _as_options(read: LaunchSettings) -> LaunchSettings:
+    """A file whose keys are options of a command, with the environment under ENV.
+
+    Source: modelscope/ms-swift@3602360a5 swift/cli/main.py, parse_yaml_args.
+    """
+    environment = {each.key.partition(".")[2]: str(each.value) for each in read.settings if _is_environment(each)}
+    options = [
+        replace(each, key=f"--{each.key}", value="none" if each.value is None else _words(each.value))
+        for each in read.settings
+        if not _is_environment(each)
+    ]
+    return replace(read, settings=tuple(options), environment=environment)
+
+
+def _is_environment(setting: FileSetting) -> bool:
+    return _ENVIRONMENT.match(setting.key) is not None
 
 
 def _flattened(read: LaunchSettings) -> LaunchSettings:

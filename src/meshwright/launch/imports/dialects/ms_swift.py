@@ -1,4 +1,4 @@
-"""Swift: the options of `megatron sft` and `megatron pt` of ms-swift as Megatron-LM's arguments, with its defaults."""
+"""Swift: the options of `megatron sft` and `megatron pt` of ms-swift, also in YAML, as Megatron-LM's arguments."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _DEFAULTS: Settings = {
 """Where Megatron-LM has others; of dropout it has no option."""
 _RENAMED = {
     "--max-length": "--seq-length",
+    "--packing-length": "--seq-length",
     "--virtual-pipeline-model-parallel-size": "--num-virtual-stages-per-pipeline-rank",
 }
 _TUNERS = ("--tuner_type", "--train_type")
@@ -45,7 +46,8 @@ def _swift_arguments(known: Settings) -> Settings:
             f"--rlhf_type {known['--rlhf_type']}: models beside the one that is trained are not modelled"
         )
     settings = dict(_DEFAULTS)
-    for key, value in known.items():
+    packed = {key: value for key, value in known.items() if key.replace("_", "-") == "--packing-length"}
+    for key, value in (*known.items(), *packed.items()):
         hyphens = key.replace("_", "-") if key.startswith("--") else key
         name, text = _RENAMED.get(hyphens, hyphens), str(value).lower()
         if text in ("false", "none", "null"):
@@ -61,7 +63,7 @@ def _swift_arguments(known: Settings) -> Settings:
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
     """Megatron's arguments with underscores, and a model that is named."""
     own = {"--tensor_model_parallel_size", "--expert_model_parallel_size", "--micro_batch_size", "--global_batch_size"}
-    return settings.form == "shell" and "--model" in keys and bool(own & keys)
+    return settings.form in ("shell", "yaml") and "--model" in keys and bool(own & keys)
 
 
 DIALECT = Dialect(

@@ -9,8 +9,12 @@ from meshwright.launch.spelling import Settings
 _OLDER_SECTIONS = ("training", "experimental")
 """Where degrees and schedules stood until 2025."""
 _PARTS = "parallelism.pipeline_parallel_microbatches"
-_SWITCHES = ("optimizer.early_step_in_backward", "parallelism.enable_async_tensor_parallel")
-"""Unpriced ones, which mean nothing where they are off."""
+_SWITCHES = (
+    "parallelism.pipeline_parallel_schedule_csv",
+    "optimizer.early_step_in_backward",
+    "parallelism.enable_async_tensor_parallel",
+)
+"""Ones that mean nothing where they are off, or empty."""
 _ADAM = ("Adam", "AdamW")
 _MODES = {"none": "None", "selective": "SelectiveAC", "full": "FullAC"}
 
@@ -40,13 +44,16 @@ def _modern_toml(settings: Settings, notes: list[str]) -> Settings:
         modern.setdefault("training.local_batch_size", modern.pop("training.batch_size"))
     if "training.compile" in modern:
         modern["compile.enable"] = modern.pop("training.compile")
+    if "compile.enable" not in modern:
+        modern["compile.enable"] = False
+        notes.append("compile.enable, which is not in the file, is false in torchtitan: nothing is priced as compiled")
     batch, parts = (modern.get(name) for name in ("training.local_batch_size", _PARTS))
     if isinstance(batch, int) and isinstance(parts, int) and parts > 0:
         modern["parallelism.pipeline_parallel_microbatch_size"] = max(batch // parts, 1)
         del modern[_PARTS]
     if modern.get("optimizer.name") in _ADAM:
         del modern["optimizer.name"]
-    return {key: value for key, value in modern.items() if key not in _SWITCHES or value is not False}
+    return {key: value for key, value in modern.items() if key not in _SWITCHES or value not in (False, "")}
 
 
 def _regrouped(settings: Settings) -> Settings:
