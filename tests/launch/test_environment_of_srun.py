@@ -71,6 +71,8 @@ def test_what_is_not_handed_on_is_told(tmp_path: Path) -> None:
         ("#SBATCH --ntasks=64\nsrun ", Machines(None, None, 64)),
         ("#SBATCH --ntasks=8 --nodes=2 --ntasks-per-node=4\nsrun ", Machines(2, 4, 8)),
         ("NNODES=2 NPROC_PER_NODE=4 ", Machines(2, 4, 8)),
+        ("torchrun --nproc_per_node=4 ", Machines(1, 4, 4)),
+        ("torchrun --nproc_per_node=4 --nnodes=$NODES ", Machines(None, 4, None)),
         ("NPROC_PER_NODE=4 ", Machines(1, 4, 4)),
         ("NNODES=$WORLD_SIZE NPROC_PER_NODE=8 ", Machines(None, 8, None)),
     ],

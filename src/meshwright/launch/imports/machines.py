@@ -56,12 +56,20 @@ def machines_of(settings: LaunchSettings) -> Machines:
     nodes = next((found[name] for name in _NODES if name in found), None)
     per_node = next((found[name] for name in (*_PER_NODE, *_TASKS) if name in found), None)
     ranks = next((found[name] for name in _RANKS if name in found), None)
+    if nodes is None and ranks is None and _starts_one_node(settings):
+        nodes = 1
     if ranks is None and nodes and per_node:
         ranks = nodes * per_node
     if ranks is None and per_node is None:
         tasks = [whole_number(each.value) for each in settings.launcher if each.key in _ALL_TASKS]
         ranks = tasks[-1] if tasks else None
     return Machines(nodes, per_node, ranks)
+
+
+def _starts_one_node(settings: LaunchSettings) -> bool:
+    """Whether torchrun is told how many ranks a node has and not how many nodes: then there is one."""
+    named = {each.key for each in settings.launcher}
+    return bool(named & {"--nproc_per_node", "--nproc-per-node"}) and not named & {*_NODES}
 
 
 def _of_the_environment(settings: LaunchSettings) -> dict[str, int]:

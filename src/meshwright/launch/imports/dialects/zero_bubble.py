@@ -10,6 +10,8 @@ from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
 _BY_MEMORY = {"zb": "zb-v", "half": "v-half", "min": "v-min"}
+_COUNTS = {"--num-seq-splits": 1, "--interleave-group-size": 0}
+"""Counts that change the schedule, which is refused, with the number that changes nothing."""
 _FLAGS = ("--zero-bubble-v-schedule", "--zero-bubble-v-schedule-mem-setup", "--zero-bubble-max-pending-backward")
 
 
@@ -21,6 +23,12 @@ def _with_schedule(settings: Settings, notes: list[str]) -> Settings:
     """
     if "--enable-1f1b-v" in settings:
         raise InvalidInput("--enable-1f1b-v: the 1F1B schedule in a V is not modelled; modelled: zb-v, v-half, v-min")
+    if settings.get("--recompute-method") == "chunk":
+        raise InvalidInput(
+            "--recompute-method chunk recomputes whole chunks of a rank, which is not modelled; uniform and block are"
+        )
+    idle = {name for name, plain in _COUNTS.items() if (whole_number(settings.get(name, plain)) or 0) <= plain}
+    settings = {key: value for key, value in settings.items() if key not in idle}
     named = {key: value for key, value in settings.items() if key not in _FLAGS and key != "--enable-zero-bubble"}
     if "--zero-bubble-v-schedule" in settings:
         memory = str(settings.get("--zero-bubble-v-schedule-mem-setup", "zb"))
@@ -39,7 +47,8 @@ def _with_schedule(settings: Settings, notes: list[str]) -> Settings:
 
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
     del settings
-    own = {"--enable-zb-runtime", "--enable-zero-bubble", "--zero-bubble-v-schedule", "--enable-1f1b-v"}
+    own = {"--enable-zb-runtime", "--enable-zero-bubble", "--zero-bubble-v-schedule", "--enable-1f1b-v", *_COUNTS}
+    own |= {"--offload-chunk-num", "--offload-continuous-buffers", "--recompute-lgd", "--allow-padding-num-layers"}
     return of_megatron(keys) and bool(own & keys)
 
 
