@@ -194,3 +194,21 @@ def test_a_stage_that_stands_in_another_file_can_be_said(tmp_path: Path) -> None
     assert (question.inputs.model.name, str(question.plan)) == ("llama-3.1-8b", "tp1 pp1 dp8 zero3 mbs1 m1")
     path.write_text(path.read_text().replace("deepspeed: ds/zero3.json", "fsdp: [full_shard, auto_wrap]"))
     assert question_of_file(path, Given(cluster="1x8:h100")).plan.zero == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x0 = dict(a=1)\n" + "".join(f"x{n + 1} = dict(a=x{n}, b=x{n})\n" for n in range(39)),
+        "x0 = dict(a=1)\n" + "".join(f"x{n + 1} = {{**x{n}, 'a{n}': replace(x{n})}}\n" for n in range(39)),
+        "x = [1]\n" + "x = [x, x]\n" * 60,
+        "def f0():\n    return 1\n" + "".join(f"def f{n + 1}():\n    f{n}()\n    f{n}()\n" for n in range(60)),
+        "x = dict(a=1)\nx.b = x\n",
+        "def f(x=1):\n    return f(f(x))\ny = f(f(2))\n",
+    ],
+)
+def test_programs_that_grow_without_bounds_are_refused_or_cut(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "grows.py"
+    path.write_text(f"import torchtitan\n{text}")
+    with pytest.raises(InvalidInput):
+        question_of_file(path, Given(cluster="1x8:h100"))

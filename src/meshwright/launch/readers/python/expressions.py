@@ -12,6 +12,8 @@ from meshwright.launch.readers.python.records import Record
 from meshwright.launch.readers.settings import FileSetting, Scalar, Value
 
 LARGEST = 2**63
+LONGEST = 100_000
+"""Characters of a list within another one."""
 Look = Callable[[ast.expr], Record | FileSetting | None]
 """What a name, or a path of attributes, stands for."""
 _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
@@ -68,13 +70,20 @@ def literal_of(node: ast.expr, look: Look, depth: int = 0) -> Value:
         values: list[Scalar] = []
         for each in node.elts[:MAX_SETTINGS]:
             value = literal_of(each, look, depth + 1)
-            values.append(str(value) if isinstance(value, list) else value)
+            values.append(_as_text(value) if isinstance(value, list) else value)
         return values
     if isinstance(node, ast.ListComp) and (several := _copied_elements(node)) is not None:
         return literal_of(several, look, depth + 1)
     if isinstance(node, ast.Call):
         return _called(node, look, depth + 1)
     raise Unknown(ast.unparse(node))
+
+
+def _as_text(values: list[Scalar]) -> str:
+    """A list within another one; raises `Unknown` where it is longer than any that a file needs."""
+    if sum(len(each) if isinstance(each, str) else 1 for each in values) > LONGEST:
+        raise Unknown("a long list")
+    return str(values)
 
 
 def _copied_elements(node: ast.ListComp) -> ast.expr | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from meshwright.launch.readers.limits import MAX_DEPTH
+from meshwright.launch.readers.limits import MAX_DEPTH, MAX_SETTINGS
 from meshwright.launch.readers.settings import OBJECT, FileSetting
 from meshwright.launch.readers.traced import Unreadable
 
@@ -61,34 +61,43 @@ def below(record: Record, name: str, home: str = "") -> Record:
     return inner
 
 
-def copied(bound: Record | FileSetting, depth: int = 0) -> Record | FileSetting:
-    """An object of its own with the same fields."""
+def copied(bound: Record | FileSetting, known: dict[int, Record] | None = None) -> Record | FileSetting:
+    """An object of its own with the same fields; known: what was copied already, by the identity of the original."""
     if isinstance(bound, FileSetting):
         return bound
-    if depth > MAX_DEPTH:
-        raise Unreadable(f"its objects are nested deeper than {MAX_DEPTH} levels", 0)
-    return replace(
-        bound, fields={name: copied(each, depth + 1) for name, each in bound.fields.items()}, changed=set(bound.changed)
-    )
+    known = {} if known is None else known
+    if id(bound) not in known:
+        if len(known) > MAX_SETTINGS:
+            raise Unreadable(f"more than {MAX_SETTINGS} objects", 0)
+        copy = known[id(bound)] = replace(bound, fields={}, changed=set(bound.changed))
+        copy.fields |= {name: copied(each, known) for name, each in bound.fields.items()}
+    return known[id(bound)]
 
 
-def leaves(
-    bound: Record | FileSetting, path: str, seen: set[int] | None = None, depth: int = 0
-) -> Iterator[FileSetting]:
+def leaves(bound: Record | FileSetting, path: str, seen: set[int] | None = None) -> Iterator[FileSetting]:
     """The settings below an object in the order in which they were said; seen: the objects are added."""
-    if isinstance(bound, FileSetting):
-        if path:
-            yield replace(bound, key=path)
-        return
-    if depth > MAX_DEPTH:
-        raise Unreadable(f"its objects are nested deeper than {MAX_DEPTH} levels", 0)
-    if seen is not None:
-        seen.add(id(bound))
-    if path and bound.made:
-        yield FileSetting(f"{path}.{OBJECT}", bound.made, bound.line, made_in=bound.function)
-    if path and bound.own is not None:
-        yield replace(bound.own, key=path)
-    if path and bound.home not in ("", path) and bound.unsaid:
-        yield FileSetting(path, bound.home, bound.line, None, (bound.home,))
-    for name, each in bound.fields.items():
-        yield from leaves(each, f"{path}.{name}" if path else name, seen, depth + 1)
+    stack, count = [(bound, path, 0)], 0
+    while stack:
+        each, name, depth = stack.pop()
+        count += 1
+        if count > MAX_SETTINGS or depth > MAX_DEPTH:
+            raise Unreadable(f"more than {MAX_SETTINGS} settings, or {MAX_DEPTH} levels", 0)
+        if isinstance(each, FileSetting):
+            if name:
+                yield replace(each, key=name)
+            continue
+        if seen is not None:
+            seen.add(id(each))
+        yield from _of_itself(each, name)
+        inner = [(field, f"{name}.{key}" if name else key, depth + 1) for key, field in each.fields.items()]
+        stack += reversed(inner)
+
+
+def _of_itself(record: Record, path: str) -> Iterator[FileSetting]:
+    """What is known of an object beside its fields."""
+    if path and record.made:
+        yield FileSetting(f"{path}.{OBJECT}", record.made, record.line, made_in=record.function)
+    if path and record.own is not None:
+        yield replace(record.own, key=path)
+    if path and record.home not in ("", path) and record.unsaid:
+        yield FileSetting(path, record.home, record.line, None, (record.home,))

@@ -18,7 +18,7 @@ from meshwright.launch.readers.python.scopes import Scope, bound_parameters, wit
 from meshwright.launch.readers.settings import FileSetting, Scalar
 from meshwright.launch.readers.traced import Unreadable
 
-MAX_STATEMENTS = 200_000
+MAX_STATEMENTS = 50_000
 _COPIES = ("replace", "deepcopy", "copy")
 
 
