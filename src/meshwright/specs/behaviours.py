@@ -42,6 +42,8 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     >>> print(*with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7"]).replaced)
     overlap.expert 0.7 in place of 0.0
     """
+    if not changes:
+        return runtime
     fields, changed = runtime.model_dump(), dict[str, ReplacedBehaviour]()
     faults: list[Fault] = []
     for change in _without_switches(runtime, changes):

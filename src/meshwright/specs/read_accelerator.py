@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from meshwright.errors import InvalidInput
@@ -67,7 +68,7 @@ def read_accelerator(source: str | Mapping[str, Any]) -> Accelerator:
     'h100-sxm-80gb'
     """
     if isinstance(source, str):
-        return _built(catalog.load_named("accelerators", source))
+        return _catalogued(catalog.resolve("accelerators", source))
     if not isinstance(source, Mapping):
         raise InvalidInput(f"{source!r} is not an accelerator: write a name such as h100, or a table of its fields")
     table = {str(key): value for key, value in source.items()}
@@ -75,6 +76,11 @@ def read_accelerator(source: str | Mapping[str, Any]) -> Accelerator:
         return _built(_completed(table))
     like = catalog.resolve("accelerators", str(table.pop("like")))
     return _as_fast_as_it_is(_built(_changed(table, like)), read_accelerator(like))
+
+
+@cache
+def _catalogued(id_: str) -> Accelerator:
+    return _built(catalog.load_named("accelerators", id_))
 
 
 def _built(table: dict[str, Any]) -> Accelerator:

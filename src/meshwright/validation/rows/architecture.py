@@ -9,7 +9,7 @@ from meshwright.errors import InvalidInput, NotModelled, UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LayerKind, Mlp, Model
-from meshwright.specs.read_model import read_model
+from meshwright.specs.read_model import catalogued_model
 from meshwright.specs.weights import parameter_count
 from meshwright.validation.rows.settings import document
 from meshwright.validation.rows.table import Row
@@ -45,6 +45,18 @@ def model_of(row: Row) -> tuple[Model, tuple[str, ...]]:
     are taken. Where it is blank, `model` may name one of the catalogue; else the structure is the one whose parameters
     come nearest to the printed ones.
     """
+    return _model_of(*(row[name] for name in COLUMNS_OF_MODEL))
+
+
+COLUMNS_OF_MODEL = (
+    *("architecture", "model", "params_b", "seq_len", "layers", "hidden", "vocab", "heads", "kv_heads", "head_dim"),
+    *("ffn_hidden", "moe_experts", "moe_topk", "moe_ffn"),
+)
+
+
+@cache
+def _model_of(*values: str) -> tuple[Model, tuple[str, ...]]:
+    row = dict(zip(COLUMNS_OF_MODEL, values, strict=True))
     structure = architectures().get(row["architecture"])
     if structure:
         return _built(row, structure), ()
@@ -57,6 +69,7 @@ def model_of(row: Row) -> tuple[Model, tuple[str, ...]]:
     return _nearest(row, f"; it is not the catalogue's {known.name}: {differing}" if known else "")
 
 
+@cache
 def with_neighbouring_experts(model: Model) -> Model:
     """The model whose tokens each visit neighbouring experts, all of one group, as the gates of some benchmarks send
     them: token i to the top-k experts from i times top-k on. Raises `InvalidInput` where experts make no such groups.
@@ -77,9 +90,8 @@ def catalogue_model(row: Row) -> Model | None:
     layers may end in their number: Llama-3.1-8B-L8.
     """
     try:
-        return read_model(
-            catalog.resolve("models", row["architecture"] or row["model"].removesuffix(f"-L{row['layers']}"))
-        )
+        name = row["architecture"] or row["model"].removesuffix(f"-L{row['layers']}")
+        return catalogued_model(catalog.resolve("models", name))
     except UnknownName:
         if row["architecture"]:
             known = (*architectures(), *catalog.names("models"))

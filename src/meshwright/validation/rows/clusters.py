@@ -59,6 +59,7 @@ def _described(gpu: str, nodes: int, per_node: int, power_limit_w: str, inter_no
     return read_cluster(table)
 
 
+@cache
 def _named(name: str) -> Cluster:
     """A cluster of the catalogue or in the short form: a table names no files."""
     if name.endswith(".toml") or "/" in name or "\\" in name:
@@ -66,6 +67,7 @@ def _named(name: str) -> Cluster:
     return read_cluster(name)
 
 
+@cache
 def _part(name: str, ranks: int, per_node: int) -> Cluster:
     """As many nodes of a named cluster as the ranks fill."""
     whole = _named(name)

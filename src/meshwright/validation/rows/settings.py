@@ -121,7 +121,7 @@ def _runtime_of(*values: str) -> Runtime:
     runtime = with_behaviours(base_runtime(row["runtime"], row["compiled"]), _attention(row))
     try:
         runtime = _with_settings(runtime, settings_of(row))
-        return with_behaviours(runtime, split_list(row["with"])) if row["with"] else runtime
+        return with_behaviours(runtime, split_list(row["with"]))
     except InvalidSpec as error:
         raise InvalidSpec("settings or with", error.faults) from None
 
@@ -132,18 +132,23 @@ def behaviours_of(row: Row) -> tuple[str, str]:
     Raises as `runtime_of` does.
     """
     framework, _, _ = row["runtime"].partition("@")
-    fields = runtime_of(row).model_dump(mode="json", exclude={*IDENTITY})
-    if not row["moe_experts"]:
+    return framework, _behaviours_of(*(row[name] for name in COLUMNS_OF_RUNTIME), has_experts=bool(row["moe_experts"]))
+
+
+@cache
+def _behaviours_of(*values: str, has_experts: bool) -> str:
+    fields = _runtime_of(*values).model_dump(mode="json", exclude={*IDENTITY})
+    if not has_experts:
         fields["communication"] = {
             key: value for key, value in fields["communication"].items() if key not in FOR_EXPERTS
         }
-    return framework, json.dumps(fields, sort_keys=True)
+    return json.dumps(fields, sort_keys=True)
 
 
 def _with_settings(runtime: Runtime, settings: Sequence[RunSetting]) -> Runtime:
     """With what they say; one and the same behaviour may be named by several."""
     changes = dict.fromkeys(change for each in settings for change in each.behaviours)
-    return with_behaviours(runtime, [*changes]) if changes else runtime
+    return with_behaviours(runtime, [*changes])
 
 
 def _attention(row: Row) -> tuple[str, ...]:

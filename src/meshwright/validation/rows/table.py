@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import get_args
 
@@ -120,8 +121,10 @@ def normalised(row: Row) -> Row:
     `NotModelled` for a value that its column does not take.
     """
     done = dict(row)
-    for column in (each for each in (*COUNTS, *FIGURES) if row[each]):
-        done[column] = _number(column, row[column], whole=column in COUNTS)
+    for column in filter(row.__getitem__, COUNTS):
+        done[column] = _number(column, row[column], whole=True)
+    for column in filter(row.__getitem__, FIGURES):
+        done[column] = _number(column, row[column], whole=False)
     for column, choices in CHOICES.items():
         synonyms = SYNONYMS.get(column, {})
         done[column] = word = synonyms.get(row[column].lower(), row[column].lower())
@@ -156,6 +159,7 @@ def figure(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+@lru_cache(maxsize=1 << 14)
 def _number(column: str, text: str, *, whole: bool) -> str:
     value = figure(text)
     if whole:
