@@ -148,7 +148,7 @@ def _measured(entry: dict[str, Any], inputs: Inputs) -> float | None:
 
 def _megatron_flops(inputs: Inputs) -> float:
     """FLOP of one step with whole attention, as Megatron-LM's num_floating_point_operations counted until 2025."""
-    job, total = inputs.job, model_flops_per_step(inputs)
+    job, total = inputs.job, float(model_flops_per_step(inputs))
     for kind, count in zip(inputs.model.layer_kinds, inputs.layers_per_kind, strict=True):
         width = kind.attention.heads * (kind.attention.head_dim + kind.attention.value_head_dim)
         total += 3.0 * count * width * job.sequence_length * job.tokens_per_step

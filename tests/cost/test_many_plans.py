@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.fit import Verdict
-from meshwright.cost.step import estimate_plans
+from meshwright.cost.step import estimate_each, estimate_plans
 from strategies import (
     dense_model,
     gemma_like,
@@ -17,6 +17,7 @@ from strategies import (
     llama_70b,
     question,
     questions,
+    some_legal_plans,
     three_levels,
 )
 
@@ -71,3 +72,16 @@ def test_both_ends_and_the_totals_of_one_plans_estimate_agree(name: str) -> None
         assert one.step_time_s == pytest.approx(float(estimates.step_time_s[row]), rel=1e-12)
         tokens = asked.job.tokens_per_step / one.step_time_s / asked.cluster.num_gpus
         assert one.tokens_per_s_per_gpu == pytest.approx(tokens, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", questions())
+def test_plans_of_several_global_batches_are_priced_in_one_table(name: str) -> None:
+    asked, plans = questions()[name], some_legal_plans(name, 3)
+    twice = asked.replace(job=asked.job.replace(global_batch=2 * asked.job.global_batch))
+    cases = [(plans[row], asked) for row in range(3)]
+    cases += [(plan.replace(num_microbatches=2 * plan.num_microbatches), twice) for plan, _ in cases]
+    for one, (plan, each) in zip(estimate_each([plan for plan, _ in cases], asked), cases, strict=True):
+        (alone,) = estimate_each([plan], each)
+        assert one.step_time_s == pytest.approx(alone.step_time_s, rel=1e-12)
+        assert one.tokens_per_s_per_gpu == pytest.approx(alone.tokens_per_s_per_gpu, rel=1e-12)
+        assert one.mfu == pytest.approx(alone.mfu, rel=1e-12)

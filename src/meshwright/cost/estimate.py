@@ -146,13 +146,18 @@ class Estimates(Footprints):
     @cached_property
     def tokens_per_s_per_gpu(self) -> FloatColumn:
         """Tokens per second and accelerator, shape (n,)."""
-        return self.inputs.job.tokens_per_step / self.step_time_s / self.inputs.cluster.num_gpus
+        return self._tokens_per_step / self.step_time_s / self.inputs.cluster.num_gpus
 
     @cached_property
     def mfu(self) -> FloatColumn:
         """Model FLOPs, as `model_flops_per_step` counts them, over the dense peak of all accelerators, shape (n,)."""
         peak = self.inputs.peak_flops * self.inputs.cluster.num_gpus
-        return np.asarray(model_flops_per_step(self.inputs) / self.step_time_s / peak)
+        return np.asarray(model_flops_per_step(self.inputs, self._tokens_per_step) / self.step_time_s / peak)
+
+    @property
+    def _tokens_per_step(self) -> IntColumn:
+        """Of the plans themselves, shape (n,): a table may hold plans of several global batches."""
+        return self.inputs.job.sequence_length * self.plans.global_batch
 
     def __getitem__(self, row: int) -> Estimate:
         """One plan's estimate, with the stages that were kept."""

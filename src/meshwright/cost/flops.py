@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meshwright.arrays import Floats, Ints
 from meshwright.cost.compute.attention import attended_pairs
 from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.inputs import Inputs
@@ -12,7 +13,7 @@ LOOKED_UP = ("embedding", "positions", "norms")
 """Parts that are no factors of products."""
 
 
-def model_flops_per_step(inputs: Inputs) -> float:
+def model_flops_per_step(inputs: Inputs, tokens: Ints | None = None) -> Floats:
     """FLOP of one optimizer step, forward and backward, without recomputation.
 
     6 FLOP per token and matrix parameter that the token passes through (the embedding look-up and positions are no
@@ -20,26 +21,27 @@ def model_flops_per_step(inputs: Inputs) -> float:
     once (s^2 / 2, within documents where the job packs them), sliding windows respected. Layers of multi-token
     prediction that are trained count, each with its projection and the head once more. A frozen parameter counts 4, as
     it has no gradient, and one of an adapter 6.
-    Returns FLOP. Source: Narayanan et al., arXiv:2104.04473, equation 3, with the
-    causal half stated; PaLM, arXiv:2204.02311, appendix B, for MFU; Megatron-LM, training.py,
-    num_floating_point_operations, for multi-token prediction.
+    tokens: of a step, scalar or array (n,); None: those of the job. Returns FLOP. Source: Narayanan et al.,
+    arXiv:2104.04473, equation 3, with the causal half stated; PaLM, arXiv:2204.02311, appendix B, for MFU; Megatron-LM,
+    training.py, num_floating_point_operations, for multi-token prediction.
 
     >>> from meshwright.specs.examples import LLAMA
     >>> round(model_flops_per_step(LLAMA) / 1e15, 2)
     26.99
     """
     model, job = inputs.model, inputs.job
+    tokens = job.tokens_per_step if tokens is None else tokens
     head = model.vocab_size * model.hidden_size if model.tied_embeddings else 0
     passed = sum(count * _passed(weight) for count, weight in model_weights(model) if weight.part not in LOOKED_UP)
     passed += head + inputs.mtp_layers * _predicted(model)
     each = (4.0 if inputs.freezes_weights else 6.0) * passed + 6.0 * adapter_parameters(model, job)
-    products = each * job.tokens_per_step
+    products = each * tokens
     scores = 0.0
     for kind, count in zip(model.layer_kinds, inputs.layers_per_kind, strict=True):
         attention = kind.attention
         width = attention.head_dim + attention.value_head_dim
         scores += 6.0 * count * attention.heads * width * attended_pairs(job.attended_length, attention.window)
-    return products + scores * job.tokens_per_step / job.attended_length
+    return products + scores * tokens / job.attended_length
 
 
 def _predicted(model: Model) -> int:

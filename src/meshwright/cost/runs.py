@@ -35,9 +35,8 @@ class Runs(NamedTuple):
         micro-batch and the number of these, here as the sequences of a step, which mostly are as many in all plans.
         plans: shape (n,); stages: theirs, shape (r,).
         """
-        sequences = plans.num_microbatches * plans.dp * plans.micro_batch
         _, kind = first_rows(pipelines.alike[pipelines.stages.start], pipelines.plans.dp)
-        first, of_plan = first_rows(kind.take(pipelines.of_plan), shapes.of_plan, sequences)
+        first, of_plan = first_rows(kind.take(pipelines.of_plan), shapes.of_plan, plans.global_batch)
         own, its_stages = pipelines.of_plans(first)
         # From a stage of a plan to its like, as many rows for all stages of the plan.
         offset = its_stages.start.take(of_plan) - stages.start

@@ -93,6 +93,11 @@ class Plan:
         """Ranks: the product of the degrees; ep and etp fold into dp, cp and tp."""
         return self.tp * self.cp * self.pp * self.dp
 
+    @property
+    def global_batch(self) -> int:
+        """Sequences in one optimizer step."""
+        return self.micro_batch * self.dp * self.num_microbatches
+
     def replace(self, **changes: Any) -> Self:
         """A copy with other values of some fields.
 

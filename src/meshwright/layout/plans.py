@@ -92,6 +92,11 @@ class Plans:
         """As `Plan.num_gpus`."""
         return self.tp * self.cp * self.pp * self.dp
 
+    @property
+    def global_batch(self) -> IntColumn:
+        """As `Plan.global_batch`."""
+        return self.micro_batch * self.dp * self.num_microbatches
+
     def take(self, rows: IntColumn | BoolColumn | slice) -> Plans:
         """The chosen rows, by index, mask or slice."""
         if isinstance(rows, np.ndarray) and rows.dtype == bool:

@@ -94,7 +94,7 @@ def _least_step_s(inputs: Inputs) -> float:
     """Seconds of a step at the dense peak, which no plan undercuts; 0 where experts leave out tokens."""
     if inputs.expert_capacity is not None:
         return 0.0
-    return model_flops_per_step(inputs) / (inputs.peak_flops * inputs.cluster.num_gpus)
+    return float(model_flops_per_step(inputs)) / (inputs.peak_flops * inputs.cluster.num_gpus)
 
 
 def _more(inputs: Inputs, first: int) -> Iterator[int]:

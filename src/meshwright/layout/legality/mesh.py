@@ -39,7 +39,7 @@ def _degree_hint(axis: str, degree: int, world: int, others: int) -> str:
 @invariant
 def global_batch(plan: Layout, job: Job, cluster: Cluster) -> Ruling:
     """micro_batch x dp x num_microbatches is the global batch."""
-    yield plan.micro_batch * plan.dp * plan.num_microbatches == job.global_batch
+    yield plan.global_batch == job.global_batch
     plan, batch = one(plan), job.global_batch
     dp = _dp_of_world(plan, cluster.num_gpus)
     step = plan.micro_batch * dp
@@ -47,7 +47,7 @@ def global_batch(plan: Layout, job: Job, cluster: Cluster) -> Ruling:
     if batch % step == 0:
         yield (
             f"micro_batch {plan.micro_batch} x dp {plan.dp} x num_microbatches {plan.num_microbatches} = "
-            f"{plan.micro_batch * plan.dp * plan.num_microbatches}, but global_batch is {batch}; "
+            f"{plan.global_batch}, but global_batch is {batch}; "
             f"{first}num_microbatches {batch // step} makes it so"
         )
     smaller = nearest(plan.micro_batch, divisors(batch // dp)) if batch % dp == 0 else ""

@@ -19,8 +19,6 @@ from meshwright.search.fan_out import results
 from meshwright.search.stop import Progress
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.job import Job
-from meshwright.specs.model import Model
 from meshwright.units import GIB
 from meshwright.validation.rows.configurations import SOUND, Configuration
 from meshwright.validation.rows.reading import Case, read_case
@@ -135,11 +133,12 @@ def _case_of(configuration: Configuration) -> Case | InvalidInput:
 
 
 def _questions(cases: Sequence[Case]) -> list[list[Case]]:
-    """Cases by their question."""
-    questions: dict[tuple[Model, Job], list[list[Case]]] = defaultdict(list)
+    """Cases by their question, whatever its global batch: that is for a plan to keep, and not for its price."""
+    questions: dict[tuple[object, ...], list[list[Case]]] = defaultdict(list)
     for case in cases:
-        alike = questions[case.inputs.model, case.inputs.job]
-        same = next((each for each in alike if each[0].inputs == case.inputs), None)
+        given, job = case.inputs, case.inputs.job.model_dump(exclude={"global_batch"})
+        alike, on = questions[given.model, *job.values()], (given.cluster, given.runtime)
+        same = next((each for each in alike if (each[0].inputs.cluster, each[0].inputs.runtime) == on), None)
         if same is None:
             alike.append(same := [])
         same.append(case)
