@@ -158,24 +158,23 @@ class MemoryTimeline:
         """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
         place = self.highest(ranks)
         codes = np.array([snapshot.moment for snapshot in self._moments])[place]
-        return Peak(codes, *(self._of_component(component, place, ranks) for component in Peak._fields[1:]))
-
-    def _of_component(self, component: str, place: IntColumn, ranks: IntColumn | None) -> FloatColumn:
-        """Of what is allocated then, that of one component; place: of the moment of each; bytes, shape (k,)."""
-        of_names: dict[str, list[Floats | None]] = {}
-        for index, snapshot in enumerate(self._moments):
-            for name, each in snapshot.allocated.items():
-                if each.component == component:
-                    of_names.setdefault(name, [None] * len(self._moments))[index] = each.size
-        parts: list[Floats] = []
-        for sizes in of_names.values():
+        parts: dict[str, list[Floats]] = {component: [] for component in Peak._fields[1:]}
+        for (component, _), sizes in self._sizes().items():
             # Under one name at each rank's peak: every size that it has, at the moments that it has it.
             changes = [index for index, (before, now) in enumerate(pairwise(sizes), start=1) if now is not before]
             for first, end in pairwise((0, *changes, len(sizes))):
                 if (size := sizes[first]) is not None:
                     own = _chosen(size, ranks)
-                    parts.append(((first <= place) & (place < end)) * own if changes else own)
-        return filled(total(parts) if parts else 0.0, len(place))
+                    parts[component].append(((first <= place) & (place < end)) * own if changes else own)
+        return Peak(codes, *(filled(total(each) if each else 0.0, len(place)) for each in parts.values()))
+
+    def _sizes(self) -> dict[tuple[str, str], list[Floats | None]]:
+        """Of every component and name, the bytes at each moment; None: nothing is allocated."""
+        sizes: dict[tuple[str, str], list[Floats | None]] = {}
+        for index, snapshot in enumerate(self._moments):
+            for name, (component, size) in snapshot.allocated.items():
+                sizes.setdefault((component, name), [None] * len(self._moments))[index] = size
+        return sizes
 
     def events(self, rank: int) -> list[MemoryEvent]:
         """What one rank allocates and releases, in order, without what is of 0 bytes."""
