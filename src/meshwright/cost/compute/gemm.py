@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, Ints, Numbers, larger, smaller, where
@@ -80,20 +82,27 @@ def _tile_time(
     # Two axes more than the shapes have, in front: split-K and tile shapes, so that all below is (3, 10, n).
     rows, columns, depth, count = (np.asarray(size, dtype=float) for size in (m, n, k, groups))
     more = (1,) * np.broadcast(rows, columns, depth, count).ndim
-    bm, bn, split = (sizes.reshape(-1, *more) for sizes in (TILES[:, 0], TILES[:, 1], SPLITS))
-    # Reuse of a tile, elements, and the efficiency that falls on small tiles: (10, 1).
-    size = bm * bn / (bm + bn)
-    efficiency = constants.efficiency * (1 + tile.tile_size / REFERENCE_TILE) / (1 + tile.tile_size / size)
-    # FLOP/s of one multiprocessor.
-    per_unit = peak_flops / accelerator.multiprocessors * smaller(1.0, efficiency)
+    per_wave = _wave_seconds(peak_flops / accelerator.multiprocessors, constants.efficiency, tile.tile_size)
+    bm, bn, wave, split = (sizes.reshape(-1, *more) for sizes in (TILES[:, 0], TILES[:, 1], per_wave, SPLITS))
     # Tiles of each multiprocessor, and waves of them with a soft last one.
     tiles = count * np.ceil(rows / bm) * np.ceil(columns / bn) / accelerator.multiprocessors
     load = split[:, None] * tiles
     waves = tile.wave_quantisation * np.ceil(load) + (1 - tile.wave_quantisation) * larger(load, 1.0)
     # Seconds of all waves of the best tile shape, (3, n); k0 more of k stands for the prologue of each tile.
-    fastest = (waves * (2 * bm * bn / per_unit)).min(axis=1) * (depth / split + tile.prologue_k)
+    fastest = (waves * wave).min(axis=1) * (depth / split + tile.prologue_k)
     bandwidth = accelerator.memory_bandwidth * constants.memory_efficiency
     # Partial sums of split-K are written and read in fp32.
     reduction = where(split > 1, split * count * rows * columns * 8 / bandwidth, 0.0)
     seconds: FloatColumn = (fastest + reduction).min(axis=0)
+    return seconds
+
+
+@lru_cache(maxsize=64)
+def _wave_seconds(peak_flops: float, efficiency: float, tile_size: float) -> FloatColumn:
+    """Seconds of a wave for each of k by tile shape, (10,); peak_flops: of one multiprocessor."""
+    bm, bn = TILES.T
+    # Reuse of a tile, elements, and the efficiency that falls on small tiles.
+    size = bm * bn / (bm + bn)
+    reached = efficiency * (1 + tile_size / REFERENCE_TILE) / (1 + tile_size / size)
+    seconds: FloatColumn = 2 * bm * bn / (peak_flops * smaller(1.0, reached))
     return seconds
