@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.compute.attention import attended_pairs
 from meshwright.specs.adapters import adapter_parameters
@@ -31,9 +33,7 @@ def model_flops_per_step(inputs: Inputs, tokens: Ints | None = None) -> Floats:
     """
     model, job = inputs.model, inputs.job
     tokens = job.tokens_per_step if tokens is None else tokens
-    head = model.vocab_size * model.hidden_size if model.tied_embeddings else 0
-    passed = sum(count * _passed(weight) for count, weight in model_weights(model) if weight.part not in LOOKED_UP)
-    passed += head + inputs.mtp_layers * _predicted(model)
+    passed = _passed_in_all(model) + inputs.mtp_layers * _predicted(model)
     each = (4.0 if inputs.freezes_weights else 6.0) * passed + 6.0 * adapter_parameters(model, job)
     products = each * tokens
     scores = 0.0
@@ -44,6 +44,14 @@ def model_flops_per_step(inputs: Inputs, tokens: Ints | None = None) -> Floats:
     return products + scores * tokens / job.attended_length
 
 
+@lru_cache(maxsize=64)
+def _passed_in_all(model: Model) -> int:
+    """Matrix parameters that a token passes through, the head's among them, without multi-token prediction."""
+    head = model.vocab_size * model.hidden_size if model.tied_embeddings else 0
+    return head + sum(count * _passed(weight) for count, weight in model_weights(model) if weight.part not in LOOKED_UP)
+
+
+@lru_cache(maxsize=64)
 def _predicted(model: Model) -> int:
     """Matrix parameters that a token passes through in one layer of multi-token prediction, the head's among them."""
     weights = (*layer_weights(model, model.layer_kinds[model.layer_pattern[-1]]), *mtp_weights(model))
