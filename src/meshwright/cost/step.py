@@ -223,8 +223,10 @@ def _waterfall(
     own = own[0] if len(own) == 1 else own
     of_runs = _micro_batches(footprints, units, gathered(works.both, own))
     exposed = footprints.stages.largest(_exposed_weights(footprints, units, works.each, work))
+    if some(pipelines.pp > 1):
+        exposed = exposed + rows_of(tied_embedding_exchange(pipelines, inputs).exposed(inputs), pipeline)
     whole = gathered(of_runs, footprints.runs.of_plan)._replace(
-        exposed_dp_s=exposed + rows_of(tied_embedding_exchange(pipelines, inputs).exposed(inputs), pipeline),
+        exposed_dp_s=exposed,
         optimizer_s=_optimizer_time(footprints).take(pipeline),
     )
     return Waterfall(*(filled(part, len(pipeline)) for part in whole))
@@ -233,16 +235,20 @@ def _waterfall(
 def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Both) -> Waterfall[Floats]:
     """What of a step every run has, shape (k,): all but what data parallelism exchanges and the optimizer."""
     inputs, plans = footprints.inputs, alone(footprints.runs.plans)
-    count, idle = plans.num_microbatches, bubble_time(plans.schedule, _pipeline(footprints, units, plans, work.passes))
-    between = pipeline_exchanges(plans, inputs, work.total) if some(plans.pp > 1) else ()
+    count, pipelined = plans.num_microbatches, plans.pp > 1
+    between: Floats = 0.0
+    idle: Floats = 0.0
+    if some(pipelined):
+        between = exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs)
+        idle = bubble_time(plans.schedule, _pipeline(footprints, units, plans, work.passes))
     return Waterfall(
         compute_s=count * work.compute,
         exposed_tp_s=count * work.tensor,
         exposed_cp_s=count * work.context,
         exposed_ep_s=count * work.expert,
-        exposed_pp_s=where(plans.pp > 1, exposed_seconds(between, inputs), 0.0),
+        exposed_pp_s=where(pipelined, between, 0.0),
         exposed_dp_s=0.0,
-        bubble_s=where(plans.pp > 1, idle, 0.0),
+        bubble_s=where(pipelined, idle, 0.0),
         optimizer_s=0.0,
         host_s=count * work.host + inputs.host_s_per_step,
     )

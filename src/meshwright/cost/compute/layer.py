@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from meshwright.arrays import Floats, where
+from meshwright.arrays import Floats, some, where
 from meshwright.cost.compute.adapters import adapter_traffic, beside_frozen
 from meshwright.cost.compute.attention import (
     MEASURED_WIDTH,
@@ -139,6 +139,8 @@ def _recomputed(
     plan: Layout, inputs: Inputs, kind: LayerKind, products: Products, forward: LayerParts[Kernels], experts: ExpertTime
 ) -> LayerParts[Kernels]:
     """What backward computes again of a layer. products, forward, experts: of the layer."""
+    if not some(plan.recompute):
+        return combined(lambda _: 0.0, forward)
     shard, whole = layer_shard(plan, inputs, kind), forward
     routed = _without_unread(forward.routed, inputs)
     if kind.is_moe:
@@ -146,13 +148,13 @@ def _recomputed(
     elif inputs.runtime.activations.checkpoint_stops_early:
         whole = _until_last_product(forward, products[1][-1], residual_sum_bytes(inputs, shard))
     if inputs.runtime.activations.recomputes_by_product:
-        some = _every_second_product(inputs, kind, shard, products, forward._replace(routed=routed))
+        again = _every_second_product(inputs, kind, shard, products, forward._replace(routed=routed))
         chosen = plan.recompute == Recompute.SELECTIVE
-        some = combined(lambda part: where(chosen, part, 0.0), some)
+        again = combined(lambda part: where(chosen, part, 0.0), again)
     else:
-        some = _repeated(repeated_parts(plan, kind), inputs, kind, shard, products, forward, experts)
+        again = _repeated(repeated_parts(plan, kind), inputs, kind, shard, products, forward, experts)
     full = 1.0 * (plan.recompute == Recompute.FULL)
-    return combined(lambda all_of_it, part: full * all_of_it + part, whole, some)
+    return combined(lambda all_of_it, part: full * all_of_it + part, whole, again)
 
 
 def _without_unread(routed: ExpertParts[Kernels], inputs: Inputs) -> ExpertParts[Kernels]:
