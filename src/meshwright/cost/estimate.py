@@ -162,7 +162,9 @@ class Estimates(Footprints):
     def __getitem__(self, row: int) -> Estimate:
         """One plan's estimate, with the stages that were kept."""
         worst, slowest = int(self.worst[row]), int(self.slowest[row])
-        memory = Components.of_row(self.memory, worst)
+        first = int(self.stages.start[row])
+        stages = tuple(self._stage(first + place) for place in range(int(self.stages.heights[row])))
+        memory = stages[worst - first].memory
         return Estimate(
             plan=self.plans[row],
             time=Waterfall(*(float(part[row]) for part in self.time)),
@@ -172,7 +174,7 @@ class Estimates(Footprints):
             fit=fit_of(memory, self.inputs, float(self.worst_routing[row])),
             worst_stage=int(self.stages.stage[worst]),
             slowest_stage=int(self.stages.stage[slowest]),
-            stages=tuple(self._stage(int(index)) for index in np.flatnonzero(self.stages.plan == row)),
+            stages=stages,
         )
 
     def _stage(self, index: int) -> StageEstimate:
