@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from meshwright.arrays import Floats, IntColumn, Numbers
+from meshwright.arrays import Floats, IntColumn, Numbers, some
 
 Answer = TypeVar("Answer", bound=tuple[Any, ...])
 Part = TypeVar("Part", bound=Numbers)
@@ -138,8 +138,8 @@ def gathered(answer: Answer, index: IntColumn) -> Answer:
 
 
 def rows_of(amounts: Floats, index: IntColumn) -> Floats:
-    """The chosen rows of a column of amounts that are not negative; one 0 for all where it has no others."""
-    return spread(amounts, index) if np.max(amounts, initial=0.0) > 0 else 0.0
+    """The chosen rows of a column of amounts; one 0 for all where it has no others."""
+    return spread(amounts, index) if some(amounts) else 0.0
 
 
 def combined(function: Callable[..., Any], first: Answer, *others: Answer) -> Answer:
