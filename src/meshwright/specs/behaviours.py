@@ -44,13 +44,17 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     """
     if not changes:
         return runtime
-    fields, changed = runtime.model_dump(), dict[str, ReplacedBehaviour]()
+    fields: dict[str, Any] = {name: getattr(runtime, name) for name in Runtime.model_fields}
+    opened, changed = set[str](), dict[str, ReplacedBehaviour]()
     faults: list[Fault] = []
     for change in _without_switches(runtime, changes):
         key, _, text = change.partition("=")
         key = key.strip()
         try:
             value, path = _value(key, text, change), _path(key, runtime)
+            if path[0] not in opened:
+                opened.add(path[0])
+                fields |= runtime.model_dump(include={path[0]})
             table = _table_of(path, fields)
         except InvalidSpec as error:
             faults += error.faults
