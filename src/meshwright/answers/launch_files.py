@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.context_length import beyond_positions
+from meshwright.answers.hosts import host_lines, host_warning
 from meshwright.answers.memo.words import job_details, sequences
 from meshwright.answers.screen import fit_words
 from meshwright.answers.uncertainty import step_time_line
@@ -49,9 +50,14 @@ class LaunchFiles:
     """What differs from the plan that was asked for."""
 
     @property
-    def warning(self) -> tuple[str, ...]:
-        """One line where the plan more likely runs out of memory than not."""
-        return memory_warning(self.estimate)
+    def warnings(self) -> tuple[str, ...]:
+        """A line each where the plan more likely runs out of memory than not, and where no such node is known."""
+        return *memory_warning(self.estimate), *host_warning(self.launch.inputs.cluster)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """One line where each node of the question is several hosts."""
+        return host_lines(self.launch.inputs.cluster)
 
 
 def framework_of(runtime: str) -> str:
@@ -165,7 +171,9 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
     cluster, job = inputs.cluster, inputs.job
     return [
         *memory_warning(estimate),
+        *host_warning(cluster),
         f"{inputs.model.name} on {cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}: {launch.plan}",
+        *host_lines(cluster),
         f"Written by Meshwright {VERSION} for {table.framework} ({table.release}).",
         f"{sequences(job.global_batch)} of {job.sequence_length} tokens a step, {job.precision}{job_details(inputs)}.",
         f"Predicted: {format_seconds(estimate.step_time_s)} a step. {step_time_line(estimate, inputs)}",

@@ -12,6 +12,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
 from meshwright.specs.behaviours import replaced_words
 from meshwright.specs.cluster import Cluster
+from meshwright.specs.hosts import unknown_host
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.weights import active_parameter_count, parameter_count
@@ -88,6 +89,7 @@ def headline(inputs: Inputs) -> Lines:
         (
             f"{model_words(inputs)} on **{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}**",
             *([f"Links per GPU, one direction: {_reached_links(cluster)}"] if several else []),
+            *([f"**{unknown}**"] if (unknown := unknown_host(cluster)) else []),
             f"{job_words(inputs)}, {_runtime_words(inputs.runtime)}",
         )
     )

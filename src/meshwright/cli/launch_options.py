@@ -111,4 +111,4 @@ def written_lines(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, o
     named = f"{table.framework} ({table.release}), {written.launch.plan}"
     seconds, fits = format_seconds(written.estimate.step_time_s), fit_words(written.estimate).replace("**", "")
     paths = (visible(str(folder / name)) for name in written.files)
-    return [*written.warning, named, *replaced, f"predicted: {seconds} a step; {fits}", *paths]
+    return [*written.warnings, named, *replaced, f"predicted: {seconds} a step; {fits}", *written.hosts, *paths]

@@ -17,6 +17,7 @@ from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 from meshwright.layout.plan import Plan
 from meshwright.search.any_fits import any_fits
 from meshwright.search.nearest import nearest_legal
+from meshwright.specs.hosts import gpus_per_host
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
 
@@ -54,13 +55,13 @@ class Launch:
 
     @property
     def nodes(self) -> int:
-        """Machines that the plan's ranks fill."""
-        return -(-self.plan.num_gpus // self.inputs.cluster.gpus_per_node)
+        """Hosts that the plan's ranks fill."""
+        return -(-self.plan.num_gpus // gpus_per_host(self.inputs.cluster))
 
     @property
     def ranks_per_node(self) -> int:
         """Processes on each."""
-        return min(self.inputs.cluster.gpus_per_node, self.plan.num_gpus)
+        return min(gpus_per_host(self.inputs.cluster), self.plan.num_gpus)
 
 
 def require_written(name: str, runtime: str) -> None:
