@@ -179,6 +179,15 @@ def test_that_no_plan_was_named_is_said(command: str) -> None:
     assert said not in " ".join(asked(command, *LLAMA, "--tp", "2").out.split())
 
 
+@pytest.mark.parametrize("command", [("explain",), ("launch", "--out", "absent")])
+def test_a_default_plan_that_is_not_legal_is_said_to_be_the_default(command: tuple[str, ...]) -> None:
+    odd = question(model="llama-3.1-8b", cluster="3x8:h100", global_batch="64")
+    text = refused(asked(*command, *odd))
+    assert "no plan was named, and the default one, tp1 pp1 dp24 zero1 mbs1 m2, is not legal" in text
+    assert "nearest global_batch: 48 or 72" in text
+    assert "plan tp1 pp1 dp24 zero1 mbs1 m2 is not legal" in refused(asked(*command, *odd, "--dp", "24"))
+
+
 def test_explain_fills_in_what_is_not_said() -> None:
     document = planned("explain", *LLAMA, "--tp", "2", "--pp", "2")
     (entry,) = document["plans"]

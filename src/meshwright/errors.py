@@ -117,13 +117,15 @@ class NotModelled(InvalidInput):
 
 
 class IllegalPlan(InvalidInput):
-    """A plan that the runtime refuses; `faults` holds every broken rule with its nearest legal change."""
+    """A plan that the runtime refuses; `faults` holds every broken rule with its nearest legal change, `hint` what works
+    instead of all.
+    """
 
-    def __init__(self, subject: str, faults: Sequence[Fault]) -> None:
-        self.subject = subject
+    def __init__(self, subject: str, faults: Sequence[Fault], hint: str = "") -> None:
+        self.subject, self.hint = subject, hint
         self.faults = tuple(faults)
         listed = "".join(f"\n  - {fault}" for fault in self.faults)
-        super().__init__(f"{subject} is not legal:{listed}")
+        super().__init__(f"{subject} is not legal:{listed}" + (f"\n{hint}" if hint else ""))
 
 
 class CannotVerify(InvalidInput):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from meshwright.cli.groups import grouped
-from meshwright.cli.one_plan import OnePlanOptions, one_plan
+from meshwright.cli.one_plan import OnePlanOptions, one_plan, require_default_legal
 from meshwright.cli.options import AsJson, Cite, More, TimeLimit
 from meshwright.cli.show import end_where, show, show_cited
 
@@ -41,7 +41,9 @@ def explain(
     from meshwright.launch.imports.patch import as_changed
     from meshwright.layout.legality import require_legal
 
-    inputs, plan, variation, launch, note = one_plan(context, asked)
+    one = one_plan(context, asked)
+    require_default_legal(one)
+    inputs, plan, variation, launch, note = one
     told = as_changed(launch, plan, inputs) if launch else None
     if not variation:
         require_legal(plan, inputs, launch_file_faults(launch))

@@ -20,6 +20,6 @@ def launch(
     files: LaunchOptions,
 ) -> None:
     """Write the files that launch one plan: configuration, start script and Slurm batch file."""
-    inputs, plan = inputs_and_plan(context, asked)
+    inputs, plan = inputs_and_plan(context, asked, legal=not files.nearest)
     for line in written_lines(plan, inputs, out, files):
         print(line)

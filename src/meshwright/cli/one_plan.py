@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 OTHER_NAMES = {"seq_len": "sequence_length"}
 """Options whose fields are called otherwise."""
 UNNAMED = "No plan was named, so this is data parallelism alone; meshwright plan finds the best plan."
+NAME_ONE = "Name a plan by its options (--tp, --pp, ...), or ask meshwright plan, which finds the best one."
 NETWORK_ALONE = "{} is of a cluster that is named: name the plan file's again, as --cluster 8x8:h100 --network 10Gb/s"
 END_HELP = "count it as a layer in the pipeline split; default: the runtime's choice"
 
@@ -157,10 +158,22 @@ def one_plan(context: typer.Context, asked: OnePlanOptions) -> OnePlan:
     return OnePlan(inputs, plan_of(inputs, **vars(asked.plan)), None, note=note)
 
 
-def inputs_and_plan(context: typer.Context, asked: OnePlanOptions) -> tuple[Inputs, Plan]:
-    """The question and the plan alone."""
+def inputs_and_plan(context: typer.Context, asked: OnePlanOptions, *, legal: bool = True) -> tuple[Inputs, Plan]:
+    """The question and the plan alone; legal: raise `IllegalPlan` where nobody named the plan and it is not legal."""
     one = one_plan(context, asked)
+    if legal:
+        require_default_legal(one)
     return one.inputs, one.plan
+
+
+def require_default_legal(one: OnePlan) -> None:
+    """Raise `IllegalPlan` for a plan that is not legal, where nobody named it."""
+    if not one.note:
+        return
+    from meshwright.layout.legality import faults
+
+    if broken := faults(one.plan, one.inputs):
+        raise errors.IllegalPlan(f"no plan was named, and the default one, {one.plan},", broken, NAME_ONE)
 
 
 def _from_plan_file(context: typer.Context, asked: OnePlanOptions, file: str) -> OnePlan:

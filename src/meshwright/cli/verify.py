@@ -33,7 +33,7 @@ def verify(
     """Run one plan in PyTorch on fake tensors and compare with the prediction; exit code 1 if they differ."""
     if real is not None and full:
         raise InvalidInput("--full is about fake tensors, and --real trains a small model; leave out one or the other")
-    inputs, plan = inputs_and_plan(context, asked)
+    inputs, plan = inputs_and_plan(context, asked, legal=real is None)
     from meshwright.answers.progress import stoppable_progress
 
     with stoppable_progress(time_limit, "Running ranks on PyTorch", patience_s=0.0) as progress:

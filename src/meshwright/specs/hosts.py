@@ -33,7 +33,7 @@ def largest_host(accelerator: Accelerator) -> int:
         for entry in entries
         if catalog.resolve("accelerators", entry["accelerator"]) == accelerator.id
     )
-    return max(accelerator.node_size, *nodes, 0)
+    return int(max(accelerator.node_size, *nodes, 0))
 
 
 def unknown_host(cluster: Cluster) -> str:
