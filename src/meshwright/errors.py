@@ -117,9 +117,7 @@ class NotModelled(InvalidInput):
 
 
 class IllegalPlan(InvalidInput):
-    """A plan that the runtime refuses; `faults` holds every broken rule with its nearest legal change, `hint` what works
-    instead of all.
-    """
+    """A plan that the runtime refuses; `faults` holds every broken rule with its nearest legal change."""
 
     def __init__(self, subject: str, faults: Sequence[Fault], hint: str = "") -> None:
         self.subject, self.hint = subject, hint

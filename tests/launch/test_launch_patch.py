@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from commands import asked
+from launch_examples import TITAN
 from meshwright.launch.imports.patch import patch_of
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 
@@ -65,6 +66,7 @@ def imported(folder: Path, name: str, text: str) -> LaunchQuestion:
             {"zero": 2},
             ["+fsdp_config: {sharding_strategy: SHARD_GRAD_OP, activation_checkpointing: true}"],
         ),
+        ("titan.toml", TITAN, {"recompute": "selective"}, ['-mode = "full"\n+mode = "selective"']),
     ],
 )
 def test_the_patched_file_is_the_plan(

@@ -16,7 +16,6 @@ _SWITCHES = (
 )
 """Ones that mean nothing where they are off, or empty."""
 _ADAM = ("Adam", "AdamW")
-_MODES = {"none": "None", "selective": "SelectiveAC", "full": "FullAC"}
 
 
 def _modern_toml(settings: Settings, notes: list[str]) -> Settings:
@@ -36,8 +35,7 @@ def _modern_toml(settings: Settings, notes: list[str]) -> Settings:
         modern["model_spec.converters"] = f"float8 {recipe}"
     elif any("mx" in each for each in quantised):
         modern["model_spec.converters"] = "mxfp8"
-    mode = str(modern.pop("activation_checkpoint.mode", "selective"))
-    modern["activation_checkpoint"] = _MODES.get(mode, mode)
+    mode = modern.get("activation_checkpoint.mode", "selective")
     if mode == "selective" and str(modern.pop("activation_checkpoint.selective_ac_option", "op")) != "op":
         notes.append("selective recomputation of every n-th layer is priced as that of operators")
     if "training.batch_size" in modern:
