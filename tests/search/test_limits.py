@@ -14,10 +14,11 @@ from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plans import Plans
 from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES, Limit, fewest_nodes
 from meshwright.search.find import Progress, chunks, find
-from meshwright.search.limits import GRAIN, Limits, largest_micro_batch, limits, longest_sequence, of_any_micro_batch
+from meshwright.search.limits import Limits, grain, largest_micro_batch, limits, longest_sequence, of_any_micro_batch
 from meshwright.search.space import MOST_TOKENS
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.read_model import read_model
 from meshwright.specs.scale import with_nodes
 from strategies import dense_model, gpt_like, llama_8b, llama_70b, mixture, question
 
@@ -74,9 +75,17 @@ def test_the_next_length_is_not_safe_with_the_nearest_batch(name: str) -> None:
     limit, inputs = found(name).sequence, asked(name)
     assert limit
     length = limit.inputs.job.sequence_length
-    assert length % GRAIN == 0
-    batch = max(round(inputs.job.tokens_per_step / (length + GRAIN)), 1)
-    assert not is_safe(inputs, sequence_length=length + GRAIN, global_batch=batch)
+    longer = length + grain(length)
+    assert length % grain(length) == 0
+    batch = max(round(inputs.job.tokens_per_step / longer), 1)
+    assert not is_safe(inputs, sequence_length=longer, global_batch=batch)
+
+
+def test_a_short_limit_is_looked_for_in_fine_steps() -> None:
+    job = {"global_batch": 16, "precision": "bf16", "lora_rank": 16}
+    limit = longest_sequence(question(read_model("qwen2.5-7b"), "1x1:rtx-4090", "accelerate", **job))
+    assert limit
+    assert limit.inputs.job.sequence_length == 1920
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

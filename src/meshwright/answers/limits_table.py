@@ -15,7 +15,7 @@ from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, 
 from meshwright.answers.ties import unpublished_lines
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
-from meshwright.search.limits import GRAIN, Limits
+from meshwright.search.limits import SHORT_GRAIN, Limits
 from meshwright.units import format_count
 
 
@@ -74,7 +74,7 @@ def limits_screen(limits: Limits) -> tuple[Block, ...]:
 def _sequence_words(limits: Limits) -> str:
     asked, limit = limits.asked.inputs.job, limits.sequence
     if limit is None:
-        return f"none: no sequence of {GRAIN} tokens or more fits safely"
+        return f"none: no sequence of {SHORT_GRAIN} tokens or more fits safely"
     job = limit.inputs.job
     tokens = f"{format_count(job.tokens_per_step)} tokens"
     if job.tokens_per_step != asked.tokens_per_step:

@@ -27,8 +27,10 @@ from meshwright.search.stop import goes_on
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 
-GRAIN = 1024
-"""Lengths are looked at in multiples of this, tokens."""
+SHORT = 8192
+"""Tokens below which a length is looked at in finer steps."""
+GRAIN, SHORT_GRAIN = 1024, 128
+"""Lengths are looked at in multiples of the first, short ones of the second, tokens."""
 MOST_TIMES_THE_TOKENS = 2
 """A batch of more tokens, over those asked for, is tried only where none of fewer is legal."""
 
@@ -40,7 +42,7 @@ class Limits:
     asked: SearchResult
     """The question as it was asked, with its best plan if any fits."""
     sequence: Limit | None
-    """The longest sequence, a multiple of `GRAIN` tokens, with about as many tokens in a step."""
+    """The longest sequence, a multiple of its `grain`, with about as many tokens in a step."""
     nodes: Limit | None
     """The fewest nodes."""
     micro_batch: Limit | None
@@ -110,10 +112,10 @@ def longer_and_longer(inputs: Inputs, progress: Progress | None = None) -> Itera
     data-parallel ranks divide. progress: told as by `find`.
     """
 
-    def priced(units: int) -> Limit | None:
-        return _at_length(inputs, units * GRAIN, progress)
+    def priced(length: int) -> Limit | None:
+        return _at_length(inputs, length, progress)
 
-    low = 1 << max(inputs.job.tokens_per_step // GRAIN, 1).bit_length() - 1
+    low = GRAIN << max(inputs.job.tokens_per_step // GRAIN, 1).bit_length() - 1
     longest = priced(low)
     while longest:
         yield longest
@@ -121,18 +123,27 @@ def longer_and_longer(inputs: Inputs, progress: Progress | None = None) -> Itera
         if not longer:
             break
         low, longest = 2 * low, longer
-    while longest is None and low > 1:
+    while longest is None and low > SHORT_GRAIN:
         low //= 2
         longest = priced(low)
         if longest:
             yield longest
     high = 2 * low
-    while longest and high - low > 1:
+    while longest and high - low > grain(low):
         middle = (low + high) // 2
         limit = priced(middle)
         low, high = (middle, high) if limit else (low, middle)
         if limit:
             yield limit
+
+
+def grain(length: int) -> int:
+    """The step in which lengths are looked at, tokens. length: tokens, from which on.
+
+    >>> grain(1024), grain(8192)
+    (128, 1024)
+    """
+    return SHORT_GRAIN if length < SHORT else GRAIN
 
 
 def largest_micro_batch(inputs: Inputs, progress: Progress | None = None) -> Limit | None:
