@@ -125,7 +125,11 @@ def test_nothing_fits_for_any_runtime() -> None:
     assert answer.code == 3
     assert "megatron-core" in answer.message
     assert "torchtitan" in answer.message
-    assert "pytorch-ddp keeps all weights on every rank. No plan" in answer.message
+    assert "pytorch-ddp keeps all weights on every rank." in answer.message
+    rows = re.findall(r"([\w-]+) +([\d,.]+) GiB +nothing that was tried", answer.message)
+    sizes = [float(size.replace(",", "")) for _, size in rows]
+    assert sizes == sorted(sizes)
+    assert {name for name, _ in rows} == set(catalog.names("runtimes"))
     assert "--runtime all" not in answer.message
 
 
@@ -151,6 +155,15 @@ def test_experts_that_no_more_ranks_would_share_are_told_where_nothing_helps() -
     with mock.patch("meshwright.answers.nothing_fits.what_would_fit", return_value=[]):
         answer = asked("plan", *asked_for)
     assert "accelerate shards experts one by one, so that no more than 8 ranks share its 8 experts." in answer.message
+
+
+def test_a_reason_that_several_runtimes_have_is_said_once() -> None:
+    adapters = ("--lora-rank", "16", "--micro-batch", "1")
+    screen = " ".join(asked("plan", *question(runtime="all", cluster="1x1:h100"), *adapters).out.split())
+    assert screen.count("adapters are not priced under this runtime; use accelerate or pytorch-ddp") == 1
+    assert "deepspeed, internevo" in screen
+    assert "Replaced in every runtime" not in screen
+    assert "frozen" not in screen
 
 
 def test_a_question_that_every_runtime_refuses_is_a_wrong_one() -> None:

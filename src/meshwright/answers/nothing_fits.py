@@ -44,6 +44,7 @@ def nothing_fits(
             considered=result.considered,
             legal=result.legal,
             leanest=plan_entry(leanest, inputs),
+            why=why.strip(),
             what_would_fit=map(remedy_entry, ways),
         ),
     )
@@ -111,6 +112,7 @@ def remedy_entry(remedy: Remedy) -> dict[str, Any]:
     question = {
         "kind": remedy.kind.value,
         "words": remedy_words(remedy),
+        "change": short_words(remedy),
         "options": remedy.options,
         "sequence_length": job.sequence_length,
         "num_nodes": cluster.num_nodes,
@@ -136,9 +138,14 @@ def remedy_words(remedy: Remedy) -> str:
 
 
 def change_words(remedy: Remedy) -> str:
+    """What makes a plan safe, as options or words, with the memory of hosts that options take."""
+    host = host_bytes(remedy.inputs) if remedy.options else 0
+    return short_words(remedy) + (f" ({format_gib(host)} of the memory of each host)" if host else "")
+
+
+def short_words(remedy: Remedy) -> str:
     """What makes a plan safe, as options or words."""
-    cluster, options, host = remedy.inputs.cluster, " ".join(remedy.options), host_bytes(remedy.inputs)
-    options += f" ({format_gib(host)} of the memory of each host)" if host else ""
+    cluster, options = remedy.inputs.cluster, " ".join(remedy.options)
     nodes = f"nodes of {cluster.gpus_per_node}, the usual machine" if remedy.usual_nodes else "nodes"
     return {
         Kind.FEWER_CONSTRAINTS: f"without {options}",

@@ -14,10 +14,19 @@ from meshwright.answers.nothing_fits import error_document, nothing_fits_or_stop
 from meshwright.answers.pace import pace
 from meshwright.answers.plan_table import plan_document
 from meshwright.answers.records import document_of, fields_of
-from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, verdict_cell, without_plan
+from meshwright.answers.screen import (
+    SPEED_COLUMNS,
+    headline,
+    job_words,
+    replacements,
+    speed_cells,
+    verdict_cell,
+    without_plan,
+)
 from meshwright.answers.ties import reasons
 from meshwright.answers.unlaunched import MARK, unlaunched
 from meshwright.answers.unlaunched import mark_words as unlaunched_words
+from meshwright.answers.without_plan import nothing_fits_lines, refused_lines
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits, Stopped
 from meshwright.search import fan_out
@@ -28,13 +37,14 @@ from meshwright.search.rivals import Family, Rivals
 from meshwright.search.space import size
 from meshwright.search.ties import share_of_ties
 from meshwright.specs import catalog
-from meshwright.specs.behaviours import beside_adapters, replaced_words, with_behaviours
+from meshwright.specs.behaviours import beside_adapters, with_behaviours
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.scale import network_levels
-from meshwright.units import format_bandwidth, format_seconds
+from meshwright.units import format_bandwidth, format_gib, format_seconds
 
+ONE_RUNTIME = "meshwright plan --runtime NAME shows the full answer for one runtime."
 Answers = dict[str, SearchResult | MeshwrightError]
 """Per runtime, the result of its search, or why it has no plan."""
 
@@ -67,14 +77,30 @@ def answers_of_each(
         invalid = [answer.faults for answer in answers.values() if isinstance(answer, InvalidSpec)]
         if len(invalid) == len(answers) and len(set(invalid)) == 1:
             raise InvalidSpec("the question for every runtime", invalid[0])
-        message = "no runtime has a plan:" + "".join(f"\n  - {name}: {answer}" for name, answer in answers.items())
+        message = "no runtime has a plan:" + "".join(f"\n  - {line}" for line in refused_lines(_refusals(answers)))
         if any(isinstance(each, Stopped) for each in answers.values()):
             raise Stopped(message)
         if not any(isinstance(each, NothingFits) for each in answers.values()):
             raise InvalidInput(message)
-        refusals = {name: error_document(each) for name, each in answers.items() if isinstance(each, MeshwrightError)}
-        raise NothingFits(message, {"runtimes": refusals})
+        refusals = {name: error_document(each) for name, each in _refusals(answers).items()}
+        raise NothingFits(_nothing_fits_words(inputs, answers), {"runtimes": refusals})
     return dict(sorted(answers.items(), key=lambda answer: _preference(answer[1])))
+
+
+def _refusals(answers: Answers) -> dict[str, MeshwrightError]:
+    """The runtimes that have no plan."""
+    return {name: each for name, each in answers.items() if isinstance(each, MeshwrightError)}
+
+
+def _nothing_fits_words(inputs: Inputs, answers: Answers) -> str:
+    """What the plans of every runtime need, and what would fit."""
+    cluster = inputs.cluster
+    head = (
+        f"no runtime has a plan of {inputs.model.name} that fits on {cluster.name}, whose {cluster.accelerator.id} has "
+        f"{format_gib(cluster.accelerator.visible_memory_bytes)}:"
+    )
+    lines = "".join(f"\n  {line}" for line in nothing_fits_lines(_refusals(answers)))
+    return f"{head}\n{lines}\n\n{ONE_RUNTIME}"
 
 
 def _question(
@@ -128,21 +154,20 @@ def runtimes_screen(answers: Answers, crossing: Crossover | None) -> tuple[Block
     """One row for each runtime: its best plan, how fast and large it is, its verdict; then both families of plans."""
     results = _results(answers)
     rows = tuple(_row(each) for each in results.values())
-    refused = [f"{runtime}: {answer}" for runtime, answer in answers.items() if runtime not in results]
     inputs = next(iter(results.values())).inputs
     question = (*headline(inputs).lines[:-1], job_words(inputs), *_replaced(inputs))
     return (
         Lines(question),
         Table(("runtime", "best plan", *SPEED_COLUMNS, "verdict"), rows, "llrrrw", note=_note(results)),
-        *without_plan(refused),
+        *without_plan(refused_lines(_refusals(answers))),
         *([Lines((*crossover_lines(crossing), *_recommended_lines(results, crossing)))] if crossing else []),
-        Paragraph("meshwright plan --runtime NAME shows the full answer for one runtime."),
+        Paragraph(ONE_RUNTIME),
     )
 
 
 def _replaced(inputs: Inputs) -> list[str]:
     """What the question replaced, which is the same in every runtime."""
-    changes = ", ".join(replaced_words(inputs.runtime))
+    changes = ", ".join(replacements(inputs))
     return [f"Replaced in every runtime: {changes}"] if changes else []
 
 

@@ -10,11 +10,10 @@ from meshwright.answers.step_parts import BAR, PART_NAMES
 from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
-from meshwright.specs.behaviours import replaced_words
+from meshwright.specs.behaviours import FROZEN, TRAINING_DTYPE, replaced_words
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.hosts import unknown_host
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.runtime import Runtime
 from meshwright.specs.weights import active_parameter_count, parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count, format_gib, format_seconds
 
@@ -90,18 +89,24 @@ def headline(inputs: Inputs) -> Lines:
             f"{model_words(inputs)} on **{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}**",
             *([f"Links per GPU, one direction: {_reached_links(cluster)}"] if several else []),
             *([f"**{unknown}**"] if (unknown := unknown_host(cluster)) else []),
-            f"{job_words(inputs)}, {_runtime_words(inputs.runtime)}",
+            f"{job_words(inputs)}, {_runtime_words(inputs)}",
         )
     )
 
 
-def _runtime_words(runtime: Runtime) -> str:
-    """Its name, with what the question replaced of it."""
-    if not runtime.replaced:
+def _runtime_words(inputs: Inputs) -> str:
+    """The runtime's name, with what the question replaced of it."""
+    runtime, words = inputs.runtime, replacements(inputs)
+    if not words:
         return runtime.id
-    words = replaced_words(runtime)
     many = f"{len(runtime.replaced)} of its behaviours replaced"
     return f"{runtime.id} with {many if len(words) > MOST_REPLACED else ', '.join(words)}"
+
+
+def replacements(inputs: Inputs) -> list[str]:
+    """What a question replaced of its runtime, without the frozen weights that adapters bring with them."""
+    brought = f"{TRAINING_DTYPE} {FROZEN}" if inputs.job.lora_rank else ""
+    return [words for words in replaced_words(inputs.runtime) if words != brought]
 
 
 def verdict_lines(estimate: Estimate, inputs: Inputs) -> tuple[str, str]:
