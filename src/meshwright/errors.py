@@ -43,6 +43,16 @@ def unforeseen(error: BaseException) -> str:
     return f"{type(error).__name__}{where}: {error}"
 
 
+def any_of(names: Iterable[object]) -> str:
+    """Choices in a sentence.
+
+    >>> any_of(["bf16"]), any_of(["bf16", "fp16"]), any_of(["bf16", "fp16", "fp8"])
+    ('bf16', 'bf16 or fp16', 'bf16, fp16 or fp8')
+    """
+    words = [*map(str, names)]
+    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
 def quoted(value: object) -> str:
     """A value as Python writes it, cut where it is long.
 

@@ -210,7 +210,7 @@ def test_the_first_mitigation_is_free_and_shortens_the_part_that_it_names(name: 
     mitigation, text = target.mitigation, words(signed(name))
     if mitigation is None:
         assert all(each.gain < WORTH for each in target.switches.gaining)
-        assert "First mitigation: nothing is worth changing" in text
+        assert "First mitigation: none worth making" in text
         assert f"reaches {target.best.mfu:.1%} of the ideal" in text
         return
     first = mitigation.switch

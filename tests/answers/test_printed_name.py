@@ -44,7 +44,7 @@ def test_plans_are_compared_by_their_printed_names() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("tp2 xx4", "'xx4' is no word of a plan's name"),
+        ("tp2 xx4", "'xx4' is not part of any plan's name"),
         ("tp2 tp4", "names tp twice"),
         ("tp2 pp2 chunks(4**2)", "is no list of layers; it is written as chunks(5*2,4)"),
         ("tp2 pp2 chunks(1*9999)", "is no list of layers"),

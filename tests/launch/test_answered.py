@@ -96,7 +96,7 @@ def test_weights_on_the_host_are_priced_and_fsdp_1_is_told_where_it_is_not(
     question = question_of_file(tmp_path / "a.yaml", given)
     told = [note for note in question.notes if note.startswith("priced as if")]
     assert question.inputs.runtime.storage.offloads_weights == ("offload" in settings)
-    assert [note.partition(" stood in it")[0] for note in told] == [f"priced as if {each}" for each in notes]
+    assert [note.partition(": ")[0] for note in told] == [f"priced as if the file set {each}" for each in notes]
 
 
 def test_what_is_priced_of_a_trainers_deepspeed_file_is_not_called_unknown(tmp_path: Path) -> None:
@@ -121,4 +121,4 @@ def test_activations_that_llm_foundry_offloads_are_told(tmp_path: Path) -> None:
     text = FOUNDRY.replace("fsdp_config: {", "fsdp_config: {activation_cpu_offload: true, ", 1)
     (tmp_path / "a.yaml").write_text(text)
     notes = question_of_file(tmp_path / "a.yaml", Given(cluster="2x8:h100")).notes
-    assert any("activation_cpu_offload=False stood in it: activations stay" in note for note in notes)
+    assert any("activation_cpu_offload=False: activations stay" in note for note in notes)

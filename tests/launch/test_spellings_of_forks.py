@@ -61,10 +61,10 @@ def test_forks_of_megatron_name_heads_and_gated_blocks_otherwise(
 @pytest.mark.parametrize(
     ("flags", "note"),
     [
-        ("", "--attention-dropout=0.0 and --hidden-dropout=0.0 stood in it"),
-        ("--attention-dropout 0 --hidden-dropout 0.1", "priced as if --hidden-dropout=0.0 stood in it"),
-        (f"{PLAIN} --transformer-impl local", "priced as if --transformer-impl=transformer_engine stood in it"),
-        (f"{PLAIN} --attention-backend unfused", "priced as if --attention-backend=auto stood in it"),
+        ("", "priced as if the file set --attention-dropout=0.0 and --hidden-dropout=0.0: "),
+        ("--attention-dropout 0 --hidden-dropout 0.1", "priced as if the file set --hidden-dropout=0.0: "),
+        (f"{PLAIN} --transformer-impl local", "priced as if the file set --transformer-impl=transformer_engine: "),
+        (f"{PLAIN} --attention-backend unfused", "priced as if the file set --attention-backend=auto: "),
     ],
 )
 def test_what_is_priced_at_one_value_and_is_another_is_told(tmp_path: Path, flags: str, note: str) -> None:

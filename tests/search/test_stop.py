@@ -371,8 +371,8 @@ def test_a_long_search_says_its_time_and_memory_first(monkeypatch: pytest.Monkey
     for done in (0, 100_000, 200_000, 300_000):
         stoppable(done, 5_000_000)
     assert len(said) == 1
-    assert said[0].startswith("This search takes about 98 s and ")
-    assert "of memory, and others may follow; Ctrl-C shows the best so far" in said[0]
+    assert said[0].startswith("This search will take about 98 s and ")
+    assert "of memory; others may follow. Ctrl-C shows the best plan so far." in said[0]
 
 
 def test_ctrl_c_reaches_a_process(tmp_path: Path) -> None:

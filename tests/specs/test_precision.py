@@ -95,7 +95,7 @@ def test_an_unknown_precision_names_the_nearest() -> None:
     ("name", "cluster", "says"),
     [
         ("fp8", "1x8:a100", "has no fp8 matrix units; use bf16 or fp16"),
-        ("mxfp8", "1x8:h100", "has no mxfp8 matrix units; use bf16 or fp16 or fp8"),
+        ("mxfp8", "1x8:h100", "has no mxfp8 matrix units; use bf16, fp16, fp8, fp8-delayed or fp8-blockwise"),
         ("nvfp4", "1x8:h200", "has no nvfp4 matrix units"),
         ("mxfp8", "1x8:mi355x", "mxfp8 is not priced on mi355x, whose peak in it is not in the catalogue"),
         ("nvfp4", "1x4:rtx-pro-6000", "nvfp4 is not priced on rtx-pro-6000-96gb"),
@@ -103,7 +103,7 @@ def test_an_unknown_precision_names_the_nearest() -> None:
         (
             "fp8-blockwise",
             "1x8:l40s",
-            r"needs compute capability 9 or more, and l40s has 8\.9; use bf16 or fp16 or fp8 or fp8-delayed$",
+            r"needs compute capability 9 or more, and l40s has 8\.9; use bf16, fp16, fp8 or fp8-delayed$",
         ),
     ],
 )

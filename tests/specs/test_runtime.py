@@ -83,9 +83,9 @@ def test_a_runtime_like_another_keeps_what_it_does_not_say() -> None:
         (
             "torchtitan",
             "fp16",
-            "job.precision: torchtitan has no fp16; use bf16 or fp8-rowwise or mxfp8 or nvfp4",
+            "job.precision: torchtitan has no fp16; use bf16, fp8-rowwise, mxfp8 or nvfp4",
         ),
-        ("llm-foundry", "fp8", "job.precision: llm-foundry has no fp8; use bf16 or fp16 or fp8-delayed"),
+        ("llm-foundry", "fp8", "job.precision: llm-foundry has no fp8; use bf16, fp16 or fp8-delayed"),
     ],
 )
 def test_a_recipe_that_the_runtime_lacks_is_refused_with_those_it_has(runtime: str, precision: str, said: str) -> None:

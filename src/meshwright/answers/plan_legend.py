@@ -33,6 +33,7 @@ MEANINGS = {
     r"recompute-selective(\([\w,]+\))?": "some modules are computed again: those named, or the runtime's own choice",
 }
 """What each word of a name means, by its form: in short, and behind a colon the rest."""
+NAMES = "names look like tp4 sp cp2 ring pp4 dp2 zero1 mbs1 m8"
 _WORD = re.compile("|".join(f"(?:{form})(?= |$)" for form in MEANINGS))
 _LETTERS = re.compile(r"[a-z-]+")
 
@@ -50,7 +51,7 @@ def legend(name: str) -> list[tuple[str, str]]:
         match = _WORD.match(rest)
         if match is None:
             word = quoted(rest.partition(" ")[0])
-            raise InvalidInput(f"{word} is no word of a plan's name, which is as tp4 sp cp2 ring pp4 dp2 zero1 mbs1 m8")
+            raise InvalidInput(f"{word} is not part of any plan's name; {NAMES}")
         form = next(form for form in MEANINGS if re.fullmatch(form, match[0]))
         meanings.append((match[0], MEANINGS[form]))
         rest = rest[match.end() :].lstrip()

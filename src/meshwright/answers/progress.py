@@ -50,7 +50,7 @@ class Stoppable:
             if left > LONG_S:
                 self._told = True
                 cost = f"{format_seconds(left)}{_memory()}"
-                self._say(f"This search takes about {cost}, and others may follow; Ctrl-C shows the best so far")
+                self._say(f"This search will take about {cost}; others may follow. Ctrl-C shows the best plan so far.")
         late = self._limit_s is not None and now - self._started > self._limit_s
         # The first word is of a search that has looked at nothing yet.
         self.stopped = self.stopped or (self._begun and done < total and (late or self._asked_to_stop))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError
+from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, any_of
 from meshwright.launch.attention import attention_changes, attention_faults, splits_attention
 from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
@@ -70,7 +70,7 @@ def require_written(name: str, runtime: str) -> None:
     if runtime not in table.runtimes:
         raise InvalidInput(
             f"this plan is priced for the runtime {runtime}, and {name} writes files for {table.release}, whose "
-            f"runtime is {' or '.join(table.runtimes)}: plan with --runtime {table.runtimes[0]}, which says "
+            f"runtime is {any_of(table.runtimes)}: plan with --runtime {table.runtimes[0]}, which says "
             "whether it has a plan that fits, or add --nearest"
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshwright.errors import InvalidInput, quoted
+from meshwright.errors import InvalidInput, any_of, quoted
 from meshwright.launch.facts import Facts, holds
 from meshwright.launch.forms import FORMS, Fields, read_value
 from meshwright.launch.framework import Setting, Value
@@ -141,7 +141,7 @@ def _told(choice: Choice, settings: Settings) -> Fields:
             return dict(case.fields) | captured
     named = {key: settings[key] for case in choice.cases for key in case.settings if key in settings}
     listed = " ".join(f"{key} {value}" for key, value in named.items())
-    known = " or ".join(dict.fromkeys(key for case in choice.cases for key, value in case.settings.items() if value))
+    known = any_of(dict.fromkeys(key for case in choice.cases for key, value in case.settings.items() if value))
     raise InvalidInput(f"{choice.about}: {listed or f'a file without {known}'} is not modelled")
 
 

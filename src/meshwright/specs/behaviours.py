@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
+from meshwright.errors import Fault, InvalidSpec, UnknownName, any_of, quoted
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -222,7 +222,7 @@ def _without_switches(runtime: Runtime, changes: Sequence[str]) -> list[str]:
         elif value in runtime.switches[key]:
             switched += [each for each in _changes(runtime.switches[key][value]) if _field(each) not in named]
         else:
-            raise _fault(key, f"is {quoted(value)}; it must be {' or '.join(runtime.switches[key])}")
+            raise _fault(key, f"is {quoted(value)}; it must be {any_of(runtime.switches[key])}")
     return [*switched, *others]
 
 

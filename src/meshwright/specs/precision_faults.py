@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from meshwright.errors import Fault, quoted
+from meshwright.errors import Fault, any_of, quoted
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.job import Job
 from meshwright.specs.precision import HALF_BYTES, read_precision
@@ -36,5 +36,5 @@ def precision_faults(accelerator: Accelerator, job: Job, runtime: Runtime) -> It
 
 def _instead(accelerator: Accelerator, runtime: Runtime) -> str:
     """What to do where a recipe cannot run."""
-    possible = " or ".join(name for name in runtime.plans.precisions if read_precision(name).runs_on(accelerator))
+    possible = any_of(name for name in runtime.plans.precisions if read_precision(name).runs_on(accelerator))
     return f"use {possible}" if possible else f"{runtime.id} has no recipe that {accelerator.id} can run"

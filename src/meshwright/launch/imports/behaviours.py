@@ -72,7 +72,7 @@ def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings)
             for line in _lines(key, filled(value, facts), table)
         ]
         if missing:
-            notes.append(f"priced as if {' and '.join(missing)} stood in it: {each.why.format_map(facts)}")
+            notes.append(f"priced as if the file set {' and '.join(missing)}: {each.why.format_map(facts)}")
     return notes
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
+from meshwright.errors import any_of
 from meshwright.launch.facts import Facts, holds
 from meshwright.launch.framework import Value
 from meshwright.launch.imports.conditions import Said, fulfilled, keys_of
@@ -129,7 +130,7 @@ def _reason(demand: Demand, broken: list[str], named: tuple[str, ...], said: Sai
     given = ", ".join(_spelled(key, said.settings[key]) for key in named)
     wanted = [key for each in broken if not each.startswith("not ") for key in keys_of(each)]
     without = [key for key in wanted if said.has(key) is False and key not in said.defaults]
-    listed = " or ".join(dict.fromkeys(without))
+    listed = any_of(dict.fromkeys(without))
     change = _nearest(demand, broken, said)
     return f"{given}{f' without {listed}' if listed else ''}: {demand.why}{f'; nearest: {change}' if change else ''}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 
-from meshwright.errors import LONGEST
+from meshwright.errors import LONGEST, any_of
 
 _CLOSE = 0.6
 """Share of letters, by `difflib`, from which on a word is offered."""
@@ -17,7 +17,7 @@ def nearest_word(word: str, known: Collection[str]) -> str:
     >>> nearest_word("selectiv", ["full", "selective"]), nearest_word("e5m2", ["hybrid", "none"])
     ('selective', 'hybrid or none')
     """
-    return near_word(word, known) or " or ".join(known)
+    return near_word(word, known) or any_of(known)
 
 
 def near_word(word: str, known: Collection[str]) -> str:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from meshwright.arrays import one_of
+from meshwright.errors import any_of
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import (
     Ruling,
@@ -93,7 +94,7 @@ def context_parallel_attention(plan: Layout, model: Model, job: Job) -> Ruling:
     """cp 2 or more exchanges windowed attention by all_gather or all_to_all, and attention with sinks by all_to_all."""
     special, known = _beside_causal(model, job), exchanges_of_attention(model, job)
     yield (plan.cp == 1) | one_of(plan.context_exchange, map(int, known))
-    names = " or ".join(CONTEXT_EXCHANGE_NAMES[each] for each in known)
+    names = any_of(CONTEXT_EXCHANGE_NAMES[each] for each in known)
     exchange = CONTEXT_EXCHANGE_NAMES[one(plan).context_exchange]
     yield (
         f"cp {plan.cp} with context_exchange {exchange}: no kernel of it takes the {' and '.join(special)} of "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.arrays import Bools, one_of
+from meshwright.errors import any_of
 from meshwright.layout.legality.rule import Ruling, invariant, one, restriction
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
@@ -40,7 +41,7 @@ def recompute(plan: Layout, runtime: Runtime) -> Ruling:
     yield one_of(plan.recompute, [code for code, name in RECOMPUTE_NAMES.items() if name in known])
     yield (
         f"recompute {RECOMPUTE_NAMES[one(plan).recompute]} ({int(plan.recompute)}) is not modelled for {runtime.id}; "
-        f"set recompute to {' or '.join(known)}"
+        f"set recompute to {any_of(known)}"
     )
 
 

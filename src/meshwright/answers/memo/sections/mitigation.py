@@ -12,7 +12,7 @@ from meshwright.units import format_seconds
 def mitigation_words(memo: Memo) -> tuple[str, str]:
     """A title and a text."""
     if memo.mitigation is None:
-        return "First mitigation: nothing is worth changing", _nothing(memo)
+        return "First mitigation: none worth making", _nothing(memo)
     part, first, step = memo.mitigation, memo.mitigation.switch, memo.best.step_time_s
     after = first.estimate.step_time_s
     risk = "" if first.estimate.verdict == Verdict.SAFE else f" Memory: {first.estimate.verdict}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.errors import InvalidInput, UnknownName
+from meshwright.errors import InvalidInput, UnknownName, any_of
 from meshwright.launch.imports.dialects import (
     accelerate,
     axolotl,
@@ -70,8 +70,8 @@ def dialect_of(settings: LaunchSettings, framework: str | None = None) -> Dialec
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        listed = " or ".join(dialect.framework for dialect in fitting)
-        why = f"may be of {listed}; say which: --framework {' or '.join(each.name for each in fitting)}"
+        listed = any_of(dialect.framework for dialect in fitting)
+        why = f"may be of {listed}; say which: --framework {any_of(each.name for each in fitting)}"
     else:
         why = f"is of no framework that is recognised ({_seen(settings)}); known: {', '.join(names)}"
     raise InvalidInput(f"the launch file {settings.path!r} {why}")
