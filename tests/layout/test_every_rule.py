@@ -342,3 +342,10 @@ def test_sizes_of_quantised_products_are_multiples_of_16_as_their_rank_sees_them
     experts = with_experts(narrow, 64)
     (kind, *_) = experts.model.layer_kinds
     assert rule.legal(Plan(), experts) == (kind.feed_forward.ffn_size % 16 == 0)
+
+
+def test_what_lacks_position_ids_is_said_of_the_runtime() -> None:
+    inputs = question(read_model("qwen2.5-7b"), "1x8:h100", "nanotron", global_batch=64)
+    (rule,) = (each for each in rules_of(inputs) if each.name == "packed_attention_without_pipeline")
+    said = "biases of queries, keys and values needs position ids, which nanotron does not pass to later pipeline stages"
+    assert said in rule.reason(Plan(pp=2, dp=4, num_microbatches=16), inputs)

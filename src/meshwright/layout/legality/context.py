@@ -155,12 +155,15 @@ def context_parallel_one_sequence(plan: Layout) -> Ruling:
 
 
 @restriction
-def packed_attention_without_pipeline(plan: Layout, model: Model) -> Ruling:
-    """cp 2 or more, and biases of queries, keys and values, need pp 1."""
+def packed_attention_without_pipeline(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Without position ids on later pipeline stages, cp 2 or more and biases of queries, keys and values need pp 1."""
     biased = any(kind.attention.qkv_bias for kind in model.layer_kinds)
     yield (plan.pp == 1) | ((plan.cp == 1) & (not biased))
-    what = "biases of queries, keys and values" if biased else f"cp {plan.cp}"
-    yield f"{what} are of a class whose later stages lack positions, but pp is {plan.pp}; nearest pp: 1"
+    what = "with biases of queries, keys and values" if biased else f"with cp {plan.cp}"
+    yield (
+        f"attention {what} needs position ids, which {runtime.id} does not pass to later pipeline stages, but pp is "
+        f"{plan.pp}; nearest pp: 1"
+    )
 
 
 @restriction
