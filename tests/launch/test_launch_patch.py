@@ -79,6 +79,17 @@ def test_the_patched_file_is_the_plan(
     assert diff.endswith("\n")
 
 
+@pytest.mark.parametrize(("multiple", "kept"), [("128", True), ("1024", True), ("65536", False)])
+def test_the_padding_of_the_vocabulary_stays_where_it_makes_the_same_rows(
+    tmp_path: Path, multiple: str, kept: bool
+) -> None:
+    script = SCRIPT.replace("32000 #", f"131072 --make-vocab-size-divisible-by {multiple} #")
+    question = imported(tmp_path, "run.sh", script)
+    patch = patch_of(question, replace(question.plan, tp=4, dp=4, num_microbatches=8), question.inputs)
+    assert ("--make-vocab-size-divisible-by" not in patch.settings) == kept
+    assert "+TP=4" in patch.diff
+
+
 def test_settings_that_cannot_be_placed_are_named(tmp_path: Path) -> None:
     question = imported(tmp_path, "run.sh", SCRIPT.replace("TP=2", "TP=$((1 + 1))"))
     patch = patch_of(question, replace(question.plan, tp=4, dp=4, num_microbatches=8), question.inputs)

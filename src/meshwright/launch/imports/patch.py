@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from meshwright.cost.shard import vocabulary_shard
 from meshwright.errors import InvalidInput, MeshwrightError
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import differences, fields_of
@@ -88,15 +89,23 @@ def _changed(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> dict[str, 
 
 def _spelled(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Settings:
     """The settings of a plan, of those that the table reads as fields; the padding of the vocabulary where the file
-    has it.
+    has it, and as the file has it where that makes the rows of the plan.
     """
     table, padding = question.table, question.table.rows.get("runtime.vocabulary_multiple")
     spelled = settings_of(fields_of(plan, inputs), facts_of(plan, inputs), table)
     given = question.settings.by_key()
     if padding and padding.key not in given:
         spelled.pop(padding.key, None)
+    elif padding and _pads_alike(given[padding.key].value, plan, inputs):
+        spelled[padding.key] = given[padding.key].value
     spelled |= _by_layers_of_a_chunk(table, spelled, given, plan, inputs)
     return {key: value for key, value in spelled.items() if key in table.keys and not key.startswith("model")}
+
+
+def _pads_alike(multiple: Value, plan: Plan, inputs: Inputs) -> bool:
+    """Whether a multiple, as a file has it, pads the vocabulary to the rows that a rank of a plan has."""
+    rows = int(str(multiple)) if str(multiple).isdecimal() else 0
+    return rows > 0 and -(-inputs.model.vocab_size // (rows * plan.tp)) * rows == int(vocabulary_shard(plan, inputs))
 
 
 def _as_written(question: LaunchQuestion) -> Settings:
