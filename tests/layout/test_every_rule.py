@@ -347,5 +347,7 @@ def test_sizes_of_quantised_products_are_multiples_of_16_as_their_rank_sees_them
 def test_what_lacks_position_ids_is_said_of_the_runtime() -> None:
     inputs = question(read_model("qwen2.5-7b"), "1x8:h100", "nanotron", global_batch=64)
     (rule,) = (each for each in rules_of(inputs) if each.name == "packed_attention_without_pipeline")
-    said = "biases of queries, keys and values needs position ids, which nanotron does not pass to later pipeline stages"
+    said = (
+        "values needs position ids, which nanotron does not pass to later pipeline stages, but pp is 2; nearest pp: 1"
+    )
     assert said in rule.reason(Plan(pp=2, dp=4, num_microbatches=16), inputs)
