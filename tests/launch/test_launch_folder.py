@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,14 @@ def test_files_of_a_plan_that_will_not_fit_warn_first(command: str, model: str, 
     head = (tmp_path / "run" / "train.sh").read_text().splitlines()[1]
     assert ("WARNING: this plan will probably run out of memory" in said) == warned
     assert head.startswith("# WARNING: this plan will probably run out of memory") == warned
+
+
+def test_files_of_a_plan_that_needs_far_too_much_say_what_it_needs(tmp_path: Path) -> None:
+    words = ("llama-3.1-70b", "2x8:h100", "--seq-len", "8k", "--global-batch", "16", "--tp", "8", "--zero", "1")
+    said = asked("launch", *words, "--out", str(tmp_path / "run")).out
+    assert re.match(
+        r"WARNING: this plan will run out of memory: stage 0 needs [\d.]+ GiB of 79.1 GiB \(\d{3}%\). ", said
+    )
 
 
 def test_a_nearest_plan_that_does_not_fit_is_not_written(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from meshwright.answers.memo.words import job_details, sequences
 from meshwright.answers.screen import fit_words
 from meshwright.answers.uncertainty import step_time_line
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.fit import MOST_CERTAIN
 from meshwright.cost.step import estimate_each
 from meshwright.errors import Fault, IllegalPlan, InvalidInput, InvalidSpec, NothingFits
 from meshwright.launch.carried import carried_settings
@@ -29,7 +30,7 @@ from meshwright.search.nearest import nearest_legal
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.runtime import Runtime, read_runtime
-from meshwright.units import format_seconds
+from meshwright.units import format_gib, format_seconds
 from meshwright.version import VERSION
 
 POSITIONS = {"rotary base": "rope_theta", "rotary scaling": "rope.rope_type"}
@@ -118,11 +119,16 @@ def _require_accepted(launch: Launch) -> None:
 
 def memory_warning(estimate: Estimate) -> tuple[str, ...]:
     """What files and the screen say of a plan that more likely runs out of memory than not; nothing of others."""
-    if (chance := estimate.fit.probability) >= LIKELY:
+    fit = estimate.fit
+    if fit.probability >= LIKELY:
         return ()
+    certain = fit.probability <= 1 - MOST_CERTAIN
+    will = "will" if certain else "will probably"
+    chance = "" if certain else f"; it fits with a probability of {fit.probability:.0%}"
+    needed, visible = format_gib(fit.needed_bytes), format_gib(fit.visible_bytes)
     return (
-        f"WARNING: this plan will probably run out of memory; it fits with a probability of {chance:.0%}. "
-        "meshwright explain with this plan names changes with which it fits.",
+        f"WARNING: this plan {will} run out of memory: stage {estimate.worst_stage} needs {needed} of {visible} "
+        f"({fit.usage:.0%}){chance}. meshwright explain with this plan names changes with which it fits.",
     )
 
 
