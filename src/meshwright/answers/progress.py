@@ -19,8 +19,6 @@ Describe = Callable[[str | None], None]
 PATIENCE_S = 1.0
 LONGEST_ALARM_S = 1e6
 """A limit beyond is none; systems count no alarm in more than some hundred million seconds."""
-EVERY_S = 0.1
-"""From one picture of the bar to the next."""
 LONG_S = 10.0
 """A search that will take longer says so first."""
 
@@ -156,20 +154,11 @@ def _bar(what: str, patience_s: float) -> Iterator[tuple[Progress, Callable[[str
 
         yield lambda _done, _total: None, say, describe
         return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
+    from meshwright.answers.bar import SearchBar
 
-    shown = time.perf_counter() + patience_s - EVERY_S
-    with Bar(console=Console(stderr=True, highlight=False), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task(what, total=None, visible=False)
-
-        def advance(done: int, total: int) -> None:
-            nonlocal shown
-            due = time.perf_counter() - shown >= EVERY_S
-            bar.update(task, completed=done, total=total, visible=due or None, refresh=due)
-            shown = time.perf_counter() if due else shown
-
-        yield advance, bar.console.print, lambda asked: bar.update(task, description=asked or what)
+    bar = SearchBar(what, patience_s)
+    with bar.bar:
+        yield bar.advance, bar.say, bar.describe
 
 
 def _memory() -> str:

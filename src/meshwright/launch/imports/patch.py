@@ -97,12 +97,12 @@ def _spelled(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Settings:
     if padding and padding.key not in given:
         spelled.pop(padding.key, None)
     elif padding and _pads_alike(given[padding.key].value, plan, inputs):
-        spelled[padding.key] = given[padding.key].value
+        spelled[padding.key] = int(str(given[padding.key].value))
     spelled |= _by_layers_of_a_chunk(table, spelled, given, plan, inputs)
     return {key: value for key, value in spelled.items() if key in table.keys and not key.startswith("model")}
 
 
-def _pads_alike(multiple: Value, plan: Plan, inputs: Inputs) -> bool:
+def _pads_alike(multiple: object, plan: Plan, inputs: Inputs) -> bool:
     """Whether a multiple, as a file has it, pads the vocabulary to the rows that a rank of a plan has."""
     rows = int(str(multiple)) if str(multiple).isdecimal() else 0
     return rows > 0 and -(-inputs.model.vocab_size // (rows * plan.tp)) * rows == int(vocabulary_shard(plan, inputs))
