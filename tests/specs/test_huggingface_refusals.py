@@ -73,6 +73,25 @@ def test_a_published_file_is_refused_by_what_is_not_modelled(name: str, feature:
     assert name in message
 
 
+@pytest.mark.parametrize("name", REFUSED)
+def test_its_name_is_refused_as_its_file_is(name: str) -> None:
+    with pytest.raises(NotModelled, match=r"is not modelled, nor is its config\.json read: ") as caught:
+        read_model(name.replace("--", "/"))
+    assert str(caught.value).rpartition(": ")[2] in refusal(CONFIGS / f"{name}.json")
+
+
+@pytest.mark.parametrize("name", ["llama4-scout", "Llama 4 Maverick", "glm-5.1", "nemotron-h-8b"])
+def test_a_short_name_of_a_model_that_is_not_modelled_is_refused(name: str) -> None:
+    with pytest.raises(NotModelled, match="is not modelled"):
+        read_model(name)
+
+
+@pytest.mark.parametrize("name", ["llama-40b", "llama-2-7c", "mimosa", "qwen3-5b"])
+def test_other_names_that_nothing_has_are_unknown(name: str) -> None:
+    with pytest.raises(UnknownName):
+        read_model(name)
+
+
 @pytest.mark.parametrize(("name", "inner"), TEXT_ONLY.items())
 def test_a_multimodal_file_points_to_its_language_model(name: str, inner: str) -> None:
     message = refusal(CONFIGS / f"{name}.json")

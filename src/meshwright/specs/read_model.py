@@ -13,6 +13,7 @@ from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName, quo
 from meshwright.specs import catalog
 from meshwright.specs.huggingface.files import config_path, model_text, name_of, read_json
 from meshwright.specs.huggingface.reader import model_of_config
+from meshwright.specs.huggingface.refusals import refuse_name
 from meshwright.specs.model import Model
 from meshwright.specs.model_names import model_id
 from meshwright.specs.native_model import model_of_native
@@ -83,6 +84,7 @@ def _of_name(name: str, path: Path, text_only: bool) -> Model:
     except UnknownName as error:
         if path.suffix.lower() in (".json", ".toml") or _exists(path):
             return _of_path(path, text_only)
+        refuse_name(name)
         error.args = (
             f"{error}. There is no file or folder {quoted(name)} either; a path to the "
             "config.json of a decoder of plain attention, dense and expert layers works too",

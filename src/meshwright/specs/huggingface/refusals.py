@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,6 +54,25 @@ _BY_TYPE = {
 }
 """What a `model_type` brings with it and no key shows (transformers 5.23)."""
 
+_BY_NAME = {
+    r"llama-?4": ("Llama 4", _BY_TYPE["llama4_text"]),
+    r"llama-?3[.-]3-nemotron": ("Llama 3.3 Nemotron", _FEATURES["block_configs"]),
+    r"nemotron-h": ("Nemotron-H", _MAMBA),
+    r"nemotron-3": ("Nemotron 3", _MAMBA),
+    r"qwen-?3\.5": ("Qwen3.5", _LINEAR),
+    r"kimi-k3": ("Kimi K3", _LINEAR),
+    r"deepseek-v3\.2": ("DeepSeek-V3.2", _SPARSE),
+    r"deepseek-v4": ("DeepSeek-V4", _FEATURES["compress_ratios"]),
+    r"glm-5(\.\d)?": ("GLM-5", _SPARSE),
+    r"minimax-m3": ("MiniMax-M3", _FEATURES["sparse_attention_config"]),
+    r"gemma-?4": ("Gemma 4", _FEATURES["attention_k_eq_v"]),
+    r"mimo-v2": ("MiMo-V2", _FEATURES["swa_num_key_value_heads"]),
+    r"mimo": ("MiMo", _BY_TYPE["mimo"]),
+    r"step-?3\.7": ("Step 3.7", _BY_TYPE["step3p7"]),
+}
+"""Models that are not modelled, by the beginning of their names: what they are called, and what their config.json shows
+(tests/data/hf_configs)."""
+
 _ADVICE = "a decoder of plain attention, dense and expert layers can be written as a native TOML file"
 
 
@@ -70,6 +90,17 @@ def refuse_unread(subject: str, model_type: str, config: Mapping[str, Any]) -> N
         unknown = f"{subject}: unknown model_type {quoted(model_type)}{hint}"
         error.args = (f"{unknown}. Families that are read: {_families()}; {_ADVICE}",)
         raise error
+
+
+def refuse_name(name: str) -> None:
+    """Raise `NotModelled` for the name of a model whose config.json would be refused.
+
+    name: as a user writes it, with or without its owner.
+    """
+    plain = name.strip().lower().replace("_", "-").replace(" ", "-").rpartition("/")[2]
+    for beginning, (model, why) in _BY_NAME.items():
+        if re.match(rf"((meta|nvidia)-)?{beginning}(?![\d.a-z])", plain):
+            raise NotModelled(f"model {quoted(name)}: {model} is not modelled, nor is its config.json read: {why}")
 
 
 def refuse_flat(subject: str, model_type: str) -> None:
