@@ -187,7 +187,8 @@ def test_where_nothing_fits_the_memo_is_about_what_would() -> None:
 @pytest.mark.parametrize("suffix", [".md", ".html"])
 def test_files_are_written_whole(tmp_path: Path, suffix: str) -> None:
     answer = asked("memo", *LLAMA, "--out", str(tmp_path / f"memo{suffix}"))
-    assert (answer.code, answer.out) == (0, "")
+    assert answer.code == 0
+    assert {*answer.out.splitlines()} == {str(each) for each in tmp_path.iterdir()}
     written = (tmp_path / f"memo{suffix}").read_text("utf-8")
     assert "Most likely bottleneck" in written
     pictures = {each.name for each in tmp_path.iterdir()} - {f"memo{suffix}"}
@@ -210,6 +211,7 @@ def test_json_holds_the_figures_beside_a_file(tmp_path: Path) -> None:
     assert document["schema"] == "meshwright.memo/1"
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert (tmp_path / "memo.md").exists()
+    assert str(tmp_path / "memo.md") in answer.err
 
 
 @pytest.mark.parametrize(

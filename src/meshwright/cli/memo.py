@@ -38,6 +38,7 @@ def memo(
 ) -> None:
     """Write a recommendation memo: which plan, why, and what could go wrong; exit code 3 if nothing fits."""
     from meshwright.answers.compare.training import prices_of
+    from meshwright.answers.document.inline import visible
     from meshwright.answers.memo.write import memo_files, write_memo
     from meshwright.answers.progress import stoppable_progress
     from meshwright.answers.public.memo import LOOKED_AT, memo_of
@@ -60,7 +61,8 @@ def memo(
         _show_unwritten(result, as_json)
         end_where(stopped=True)
         return
-    write_memo(written.page, paths)
+    for path in write_memo(written.page, paths):
+        print(visible(str(path)), file=sys.stderr if as_json else sys.stdout)
     if as_json:
         show(written.to_dict(), as_json)
     elif not paths:

@@ -21,12 +21,12 @@ def memo_files(names: list[Path]) -> list[Path]:
     return paths
 
 
-def write_memo(document: Document, paths: list[Path]) -> None:
-    """Write a document to files of `memo_files`: pictures of Markdown beside it, first."""
-    written = [_written(document, path) for path in paths]
-    for files in written:
-        for path, content in files:
-            write_whole(path, content)
+def write_memo(document: Document, paths: list[Path]) -> list[Path]:
+    """Write a document to files of `memo_files`: pictures of Markdown beside it, first. Returns what was written."""
+    written = [each for path in paths for each in _written(document, path)]
+    for path, content in written:
+        write_whole(path, content)
+    return [path for path, _ in written]
 
 
 def _written(document: Document, path: Path) -> list[tuple[Path, str | bytes]]:
