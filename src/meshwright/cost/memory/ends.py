@@ -60,15 +60,16 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     whole = 1.0 * HALF_BYTES * rows * hidden
     again = inputs.runtime.activations.regathers_inputs
     gathered = where(plan.sp, whole, 0.0) if again else 0.0
-    split = entropy.alive_bytes if entropy.split_alive_bytes is None else entropy.split_alive_bytes
+    joined = inputs.runtime.sharding.joins_logits(inputs.model)
+    split = entropy.alive_bytes if joined or entropy.split_alive_bytes is None else entropy.split_alive_bytes
     layers, logits = inputs.mtp_layers, (1 + inputs.mtp_layers) * rows * vocabulary_rows(plan, inputs).logits
     in_pieces = entropy.sequence_pieces > 1
     piece = logits / entropy.sequence_pieces
     alive = where(plan.tp > 1, split, entropy.alive_bytes) * piece
     collected = in_pieces * (FP32_BYTES / HALF_BYTES * whole + where(plan.micro_batch > 1, whole, 0.0))
     saved = inputs.residual_bytes / HALF_BYTES * residual + (residual if again else whole)
-    joined = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
-    predicted = saved + residual + where(plan.recompute == Recompute.FULL, 0.0, joined)
+    projected = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
+    predicted = saved + residual + where(plan.recompute == Recompute.FULL, 0.0, projected)
     return HeadMemory(
         saved=saved + layers * predicted,
         working=alive + gathered + collected,

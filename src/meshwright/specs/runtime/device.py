@@ -117,7 +117,7 @@ class CrossEntropy(Spec):
     alive_bytes: NonNegative
     """Alive at the peak, logits included."""
     split_alive_bytes: NonNegative | None = None
-    """The same where tp splits the vocabulary; none: no different."""
+    """The same of a loss whose logits tp splits; none: no different."""
     unjoined_bytes: NonNegative = 0
     """Freed before the peak, in pieces that the allocator cannot join for what is alive then."""
     forward_bytes: NonNegative
