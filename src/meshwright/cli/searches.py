@@ -156,14 +156,14 @@ def _beside(result: SearchResult, baseline: Baseline | None, prices: list[str], 
 
 
 def _price(result: SearchResult, prices: list[str], cluster: str | None) -> tuple[dict[str, Any], tuple[Block, ...]]:
-    """What all tokens cost with the best plan; of a job without a number, a trillion."""
+    """What all tokens cost with the best plan; of a job without a number, `told_tokens`."""
     from meshwright.answers.compare.training import prices_of, training_entry, training_line, training_on
     from meshwright.answers.document.blocks import Lines
-    from meshwright.answers.memo.words import TRILLION
+    from meshwright.answers.memo.words import told_tokens
 
     inputs = result.inputs
     price = prices_of(prices, {cluster or inputs.cluster.name: inputs.cluster})[inputs.cluster.name]
-    tokens = inputs.job.tokens or TRILLION
+    tokens = told_tokens(inputs.job)
     training = training_on(tokens, result.best[0], inputs, price)
     line = Lines((training_line(training, tokens, price),))
     return {"training": training_entry(training, tokens, price)}, (line,)

@@ -12,7 +12,7 @@ from meshwright.answers.memo.micro_batching import micro_batching
 from meshwright.answers.memo.sections.memory import budget_blocks
 from meshwright.answers.memo.sections.pipeline import timeline_figure
 from meshwright.answers.memo.unfit import Unfit, reasons, unfit
-from meshwright.answers.memo.words import TRILLION
+from meshwright.answers.memo.words import told_tokens
 from meshwright.answers.pictures.focusable import focusable
 from meshwright.answers.plan_table import (
     clearly_leaner,
@@ -83,8 +83,9 @@ def _plan(task: Task, result: SearchResult, progress: Progress) -> Iterator[Bloc
 def _cost(task: Task, result: SearchResult) -> Iterator[Block]:
     price, tokens = task.question.price, result.inputs.job.tokens
     if tokens or price is not None:
-        training = training_on(tokens or TRILLION, result.best[0], result.inputs, price)
-        yield Paragraph(training_line(training, tokens or TRILLION, price))
+        tokens = told_tokens(result.inputs.job)
+        training = training_on(tokens, result.best[0], result.inputs, price)
+        yield Paragraph(training_line(training, tokens, price))
 
 
 def _unfit(missing: Unfit) -> Iterator[Block]:

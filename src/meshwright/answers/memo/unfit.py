@@ -13,7 +13,7 @@ from meshwright.answers.document.blocks import Block, Bullets, Callout, Document
 from meshwright.answers.memo.budget import Budgets, budgets
 from meshwright.answers.memo.output import SCHEMA, budgets_entry, subtitle
 from meshwright.answers.memo.sections.memory import budget_blocks
-from meshwright.answers.memo.words import SIGNATURE, TRILLION, accelerators, capitalised, listed, percent, times
+from meshwright.answers.memo.words import SIGNATURE, accelerators, capitalised, listed, percent, times, told_tokens
 from meshwright.answers.nothing_fits import change_words, remedy_entry
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of
@@ -51,7 +51,7 @@ class Unfit:
         shorter sequence, else adapters; of these one that published runs have, and the fewest accelerator-hours.
         """
         alike = next(found for kinds in TRIED if (found := [each for each in self.remedies if each.kind in kinds]))
-        return min(alike, key=lambda each: (_unproven(each), _training(each).accelerator_hours))
+        return min(alike, key=lambda each: (_unproven(each), _training(each, self).accelerator_hours))
 
     @property
     def inputs(self) -> Inputs:
@@ -151,21 +151,21 @@ def _remedies(memo: Unfit) -> Iterator[Block]:
             "length. `meshwright plan --runtime all` tries the other runtimes."
         )
         return
-    chosen, tokens = memo.chosen, format_count(memo.inputs.job.tokens or TRILLION)
+    chosen, tokens = memo.chosen, format_count(told_tokens(memo.inputs.job))
     yield Callout("First thing to try", f"{capitalised(change_words(chosen))}, with `{chosen.estimate.plan}`.", "good")
     columns = ["change, each alone", "plan", "step", f"{tokens} tokens", "accelerator-hours", "fits"]
     columns[5:5] = ["price"] if memo.price else []
     yield Table(
         tuple(columns),
-        tuple(_remedy(each, memo.price) for each in memo.remedies),
+        tuple(_remedy(each, memo) for each in memo.remedies),
         "ll" + "r" * (len(columns) - 2),
         caption="Ways to a safe plan: first less memory on the same accelerators, then a shorter sequence, adapters or "
         "more accelerators",
     )
 
 
-def _remedy(remedy: Remedy, price: float | None) -> tuple[str, ...]:
-    estimate, training = remedy.estimate, _training(remedy, price)
+def _remedy(remedy: Remedy, memo: Unfit) -> tuple[str, ...]:
+    estimate, training = remedy.estimate, _training(remedy, memo)
     unproven = [each.what for each in unpublished(estimate.plan, remedy.inputs)]
     return (
         change_words(remedy) + (f" (untested: no published run has {listed(unproven)})" if unproven else ""),
@@ -182,9 +182,9 @@ def _unproven(remedy: Remedy) -> bool:
     return bool(unpublished(remedy.estimate.plan, remedy.inputs))
 
 
-def _training(remedy: Remedy, price: float | None = None) -> Training:
-    """Of the tokens of the question, else of a trillion."""
-    return training_on(remedy.inputs.job.tokens or TRILLION, remedy.estimate, remedy.inputs, price)
+def _training(remedy: Remedy, memo: Unfit) -> Training:
+    """As many tokens with every remedy, also where one trains adapters alone."""
+    return training_on(told_tokens(memo.inputs.job), remedy.estimate, remedy.inputs, memo.price)
 
 
 def _asked(memo: Unfit) -> str:
@@ -192,8 +192,8 @@ def _asked(memo: Unfit) -> str:
     text = f"Do not commit {accelerators(inputs.cluster.num_gpus)} of `{inputs.cluster.accelerator.id}` to this job."
     if not memo.remedies:
         return text
-    chosen, per = memo.chosen, format_count(inputs.job.tokens or TRILLION)
-    training = _training(chosen, memo.price)
+    chosen, per = memo.chosen, format_count(told_tokens(inputs.job))
+    training = _training(chosen, memo)
     price = f", {format_count(training.cost)} at {memo.price:g} an hour" if training.cost else ""
     return (
         f"{text} Plan again with {change_words(chosen)}: the probability of fitting is then "
@@ -208,6 +208,6 @@ def _fewest(memo: Unfit) -> str:
     more = [each for each in memo.remedies if each.kind is Kind.MORE_ACCELERATORS]
     if memo.chosen not in more[1:]:
         return ""
-    hours, least = (_training(each).accelerator_hours for each in (memo.chosen, more[0]))
+    hours, least = (_training(each, memo).accelerator_hours for each in (memo.chosen, more[0]))
     fewest = accelerators(more[0].inputs.cluster.num_gpus)
     return f", {percent(1 - hours / least)} fewer than on {fewest}" if hours < least else ""

@@ -6,10 +6,11 @@ from meshwright.layout.plan import Plan
 from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import Job
 from meshwright.units import format_count
 
-TRILLION = 10**12
-"""Tokens that days are told for where the question names none."""
+PRETRAINED, TUNED = 10**12, 10**9
+"""Tokens that days are told for where the question names none: of all weights, and of adapters."""
 SIGNATURE = f"Approved, yes or no: {'.' * 20} Name: {'.' * 40} Date: {'.' * 20}"
 SHARDED = {1: "optimizer states", 2: "optimizer states and gradients", 3: "weights, gradients and optimizer states"}
 """By ZeRO stage."""
@@ -18,6 +19,15 @@ RECOMPUTED = {
     Recompute.SELECTIVE: "recomputes some of its activations",
     Recompute.FULL: "recomputes its activations",
 }
+
+
+def told_tokens(job: Job) -> int:
+    """Tokens of a whole training: those of the question, else a trillion, and with adapters a billion.
+
+    >>> told_tokens(Job.of(2048, 32, lora_rank=16)), told_tokens(Job.of(2048, 32, tokens=5 * 10**9))
+    (1000000000, 5000000000)
+    """
+    return job.tokens or (TUNED if job.lora_rank else PRETRAINED)
 
 
 def percent(share: float) -> str:

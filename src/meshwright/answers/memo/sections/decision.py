@@ -13,7 +13,7 @@ from meshwright.answers.memo.bottleneck import GROWS
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.mitigation import mitigation_words
 from meshwright.answers.memo.sections.risk import risk_words
-from meshwright.answers.memo.words import SIGNATURE, TRILLION, accelerators, in_words, percent, plural, times
+from meshwright.answers.memo.words import SIGNATURE, accelerators, in_words, percent, plural, times, told_tokens
 from meshwright.answers.nothing_fits import HOPELESS, change_words, remedy_words
 from meshwright.answers.pace import pace
 from meshwright.answers.screen import TONES
@@ -65,9 +65,9 @@ class Cost:
 
 
 def cost_of(memo: Memo) -> Cost:
-    """Of the tokens of the question, else of a trillion."""
+    """Of `told_tokens`."""
     inputs = memo.inputs
-    tokens = inputs.job.tokens or TRILLION
+    tokens = told_tokens(inputs.job)
     training = training_on(tokens, memo.best, inputs, memo.price)
     span = days_interval(training, memo.best, inputs)
     return Cost(tokens, training.days, span, training.accelerator_hours, training.cost)
