@@ -37,11 +37,13 @@ from meshwright.search.ties import (
     share_of_ties,
     tied_rows,
 )
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.runtime import read_runtime
 from strategies import inputs, llama_8b, llama_70b, mixture, question
 
 DENSE = question(llama_70b(), "8x8:h100", global_batch=256, sequence_length=8192)
@@ -170,9 +172,23 @@ def test_a_layout_names_its_fastest_run_of_the_very_job(monkeypatch: pytest.Monk
         PublishedRun(untimed, DENSE, None, "d"),
     ]
     monkeypatch.setattr(published_layouts, "published_plans", lambda: published_plans_of(runs))
-    assert fastest_run_of(slow, DENSE) == ("a", 10.0)
+    assert fastest_run_of(slow, DENSE) == ("a", 10.0, str(PLAIN), ())
     assert fastest_run_of(untimed, DENSE) is None
     assert fastest_run_of(PLAIN, DENSE.replace(job=DENSE.job.replace(global_batch=512))) is None
+
+
+def test_a_run_tells_the_options_that_it_had_and_the_question_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    fused = with_behaviours(read_runtime("megatron-core@nemo-25.02"), ["cross_entropy=fused"])
+    ran = DENSE.replace(runtime=fused, job=DENSE.job.replace(document_length=200))
+    monkeypatch.setattr(
+        published_layouts, "published_plans", lambda: published_plans_of([PublishedRun(PLAIN, ran, 10.0, "a")])
+    )
+    told = fastest_run_of(PLAIN, DENSE)
+    assert told
+    assert told.options == ("--runtime megatron-core@nemo-25.02", "--document-length 200", "--with cross_entropy=fused")
+    alike = fastest_run_of(PLAIN, ran)
+    assert alike
+    assert not alike.options
 
 
 def test_layouts_of_the_job_itself_come_first_and_beaten_ones_of_others_never(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,4 +323,6 @@ def test_a_recommended_plan_that_was_published_stands_alone() -> None:
     result = find(read_inputs("llama-3.1-8b", "1x8:h100", job, runtime="megatron-core@nemo-24.11"))
     assert has_published_layout(Plans.of([result.best[0].plan]), result.inputs).item()
     (line,) = proven_lines(result)
-    assert re.fullmatch(r"The fastest published run of this job was split so and took [\d.]+ s with its own .*", line)
+    assert re.fullmatch(
+        r"The fastest published run of this job was split so and took [\d.]+ s as tp1 .+ \([A-Z]+-\d+\).", line
+    )

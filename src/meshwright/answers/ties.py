@@ -18,6 +18,8 @@ from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
 AS_PUBLISHED = "is split as the fastest published run of this model"
+MOST_OPTIONS = 6
+"""Of a published run, to be listed."""
 
 
 def ties_entry(result: SearchResult) -> dict[str, Any]:
@@ -60,10 +62,12 @@ def proven_lines(result: SearchResult) -> list[str]:
     """The best plan that is split as the fastest published run of the model, where the recommended one is not; what
     that run took, where it is.
     """
-    if words := proven_words(result).replace("`", ""):
-        return [f"Published alternative: {words}."]
     ran = fastest_run_of(result.best[0].plan, result.inputs)
-    return [f"The fastest published run of this job was split so and {_took(ran)}."] if ran else []
+    if words := proven_words(result):
+        line = f"Published alternative: {words}."
+    else:
+        line = f"The fastest published run of this job was split so and {_took(ran)}." if ran else ""
+    return [line.replace("`", "")] if line else []
 
 
 def proven_words(result: SearchResult) -> str:
@@ -80,7 +84,11 @@ def proven_words(result: SearchResult) -> str:
 
 
 def _took(ran: FastestRun) -> str:
-    return f"took {format_seconds(ran.step_time_s)} with its own settings ({ran.name})"
+    """Its time, and the plan and options to ask about it with."""
+    shown, left = ran.options[:MOST_OPTIONS], len(ran.options[MOST_OPTIONS:])
+    more = f" and {left} more" if left else ""
+    beside = f" with `{' '.join(shown)}`{more}" if shown else ""
+    return f"took {format_seconds(ran.step_time_s)} as `{ran.plan}`{beside} ({ran.name})"
 
 
 def tied_share(result: SearchResult) -> float:

@@ -14,6 +14,7 @@ from meshwright.arrays import BoolColumn
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.kinds import kinds
+from meshwright.search.options import options_of
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.choices import Recompute
@@ -62,6 +63,10 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     """The fastest of its job that was split so, by the name of its row or recipe."""
     step_time_s: float | None
     """That it was measured to take; None where no time is printed."""
+    plan: str
+    """Its plan, by name."""
+    options: tuple[str, ...]
+    """What it had beside model, cluster, length and batch, as `options_of` says it."""
 
 
 class PublishedRun(NamedTuple):
@@ -119,7 +124,7 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     every = ((job, degrees_of(run.plan)) for job, of_job in jobs.items() for run in of_job)
     beaten = {(job[0], degrees) for job, degrees in every if degrees not in fastest[job]}
     layouts = {
-        (*key, length, batch, (key, degrees) in beaten, degrees, _recomputes_all(run.plan), run.name, run.step_time_s)
+        (*key, length, batch, (key, degrees) in beaten, degrees, *_told(run))
         for (key, length, batch), of_job in fastest.items()
         for degrees, run in of_job.items()
     }
@@ -127,8 +132,10 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     return PublishedPlans(generations=extents_of(runs), layouts=tuple(Layout(**each) for each in known))
 
 
-def _recomputes_all(plan: Plan) -> bool:
-    return plan.recompute == Recompute.FULL
+def _told(run: PublishedRun) -> tuple[bool, str, float | None, str, tuple[str, ...]]:
+    """The fields of a layout that are its run's own."""
+    recomputes_all = run.plan.recompute == Recompute.FULL
+    return recomputes_all, run.name, run.step_time_s, str(run.plan), options_of(run.inputs)
 
 
 def extents_of(runs: Iterable[PublishedRun]) -> dict[int, Extent]:

@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.arrays import BoolColumn
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.search.options import options_of
 from meshwright.search.published import LAYOUT, Layout, degrees_of, published_plans, question_key
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
@@ -22,6 +23,10 @@ class FastestRun(NamedTuple):
     """Of its row or recipe."""
     step_time_s: float
     """As it was measured."""
+    plan: str
+    """Its plan, by name."""
+    options: tuple[str, ...]
+    """What it had that the question does not have, as options of commands."""
 
 
 def has_published_layout(plans: Plans, inputs: Inputs) -> BoolColumn:
@@ -63,5 +68,9 @@ def fastest_run_of(plan: Plan, inputs: Inputs) -> FastestRun | None:
     """
     degrees = degrees_of(plan)
     of_job = [each for each in _layouts_for(inputs) if each.global_batch == inputs.job.global_batch]
-    runs = (FastestRun(each.run, each.step_time_s) for each in of_job if each.degrees == degrees and each.step_time_s)
-    return next(runs, None)
+    for each in of_job:
+        if each.degrees == degrees and each.step_time_s:
+            asked = options_of(inputs)
+            own = tuple(option for option in each.options if option not in asked)
+            return FastestRun(name=each.run, step_time_s=each.step_time_s, plan=each.plan, options=own)
+    return None

@@ -1,0 +1,32 @@
+"""Options: what a question says beside its model, cluster, length and batch, as commands take it."""
+
+from __future__ import annotations
+
+from meshwright.specs.inputs import Inputs
+
+_OF_JOB = (
+    *("precision", "gradients", "document_length", "expert_imbalance", "expert_capacity"),
+    *("mtp_layers", "lora_rank"),
+)
+"""Fields of a job that change what a step takes."""
+
+
+def options_of(inputs: Inputs) -> tuple[str, ...]:
+    """The options of a question, as commands take them: its runtime, what is not usual of its job, and replaced
+    behaviours.
+
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> from meshwright.specs.job import Job
+    >>> options_of(read_inputs("llama-3.1-8b", "2x8:h100", Job(sequence_length=4096, global_batch=64)))
+    ('--runtime megatron-core', '--precision bf16')
+    """
+    job = ((name, getattr(inputs.job, name)) for name in _OF_JOB)
+    return (
+        f"--runtime {inputs.runtime.id}",
+        *(f"--{name.replace('_', '-')} {_word(value)}" for name, value in job if value),
+        *(f"--with {each.behaviour}={each.value}" for each in inputs.runtime.replaced),
+    )
+
+
+def _word(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
