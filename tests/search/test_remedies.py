@@ -45,7 +45,7 @@ def asked(name: str) -> Inputs:
         "one card": question(llama_8b(), "1x1:l40s", "torchtitan", global_batch=16),
         "long sequence": question(llama_8b(), "1x8:h100", global_batch=8, sequence_length=2**20),
         "logits": logits.replace(runtime=logits.runtime.replace(cross_entropy="eager")),
-        "mixture": question(mixture(), "1x1:v100", global_batch=4, sequence_length=2**17, precision="fp16"),
+        "mixture": question(mixture(), "1x1:l40s", global_batch=4, sequence_length=2**17),
     }[name]
 
 
