@@ -62,33 +62,54 @@ def proven_lines(result: SearchResult) -> list[str]:
     """The best plan that is split as the fastest published run of the model, where the recommended one is not; what
     that run took, where it is.
     """
-    ran = fastest_run_of(result.best[0].plan, result.inputs)
-    if words := proven_words(result):
-        line = f"Published alternative: {words}."
-    else:
-        line = f"The fastest published run of this job was split so and {_took(ran)}." if ran else ""
-    return [line.replace("`", "")] if line else []
+    words, ran = proven_words(result), _ran(result)
+    line = f"Published alternative: {words}" if words else ""
+    if ran:
+        line = line or f"The fastest published run of this job was split so and {_took(ran)}"
+        line += f": {_settings(ran)}"
+    return [f"{line}.".replace("`", "")] if line else []
+
+
+def published_run_words(result: SearchResult) -> str:
+    """The plan and options of that run; nothing where there is none."""
+    ran = _ran(result)
+    return f"The published run {ran.name}: {_settings(ran)}." if ran else ""
 
 
 def proven_words(result: SearchResult) -> str:
     """The same as a clause, with the plan as code; nothing where the recommended one is split so."""
-    best, proven = result.best[0], result.proven
-    if proven is None or has_published_layout(Plans.of([best.plan]), result.inputs).item():
+    best, proven = result.best[0], _alternative(result)
+    if proven is None:
         return ""
     slower = f"{pace(proven, best)} as predicted here"
     risk = f", but it is {proven.verdict} (probability of fitting {proven.fit.probability:.0%})"
     risky = risk if proven.verdict > best.verdict else ""
-    ran = fastest_run_of(proven.plan, result.inputs)
+    ran = _ran(result)
     measured = f"that run {_took(ran)}" if ran else "no published run confirms that"
     return f"`{proven.plan}` {AS_PUBLISHED}, and {slower}{risky}; {measured}"
 
 
+def _alternative(result: SearchResult) -> Estimate | None:
+    """The best plan that is split as a published run, where the recommended one is not."""
+    published = has_published_layout(Plans.of([result.best[0].plan]), result.inputs).item()
+    return None if published else result.proven
+
+
+def _ran(result: SearchResult) -> FastestRun | None:
+    """The fastest published run of the job that was split as that, or else as the recommended plan."""
+    return fastest_run_of((_alternative(result) or result.best[0]).plan, result.inputs)
+
+
 def _took(ran: FastestRun) -> str:
-    """Its time, and the plan and options to ask about it with."""
+    return f"took {format_seconds(ran.step_time_s)} with its own settings ({ran.name})"
+
+
+def _settings(ran: FastestRun) -> str:
+    """The plan and options to ask about a run with."""
     shown, left = ran.options[:MOST_OPTIONS], len(ran.options[MOST_OPTIONS:])
     more = f" and {left} more" if left else ""
     beside = f" with `{' '.join(shown)}`{more}" if shown else ""
-    return f"took {format_seconds(ran.step_time_s)} as `{ran.plan}`{beside} ({ran.name})"
+    return f"`{ran.plan}`{beside}"
 
 
 def tied_share(result: SearchResult) -> float:

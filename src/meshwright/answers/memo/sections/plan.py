@@ -15,7 +15,7 @@ from meshwright.answers.memo.words import accelerators, percent, plural, sequenc
 from meshwright.answers.pace import longer, pace
 from meshwright.answers.step_parts import why_lost
 from meshwright.answers.switched_plan import switched_lines
-from meshwright.answers.ties import reasons, unpublished_lines
+from meshwright.answers.ties import published_run_words, reasons, unpublished_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.settings import launch_settings
 from meshwright.layout.groups import sharding_ranks
@@ -152,6 +152,8 @@ def _runners_up(memo: Memo) -> Iterator[Block]:
     yield from (Paragraph(line) for line in unpublished_lines(best, memo.inputs))
     if search.fastest and search.fastest.plan != best.plan:
         yield Paragraph(f"Predicted fastest: `{search.fastest.plan}`, {pace(search.fastest, best)}.")
+    if ran := published_run_words(search):
+        yield Paragraph(ran)
     if risky := search.faster_at_risk:
         yield Paragraph(f"Not recommended: `{risky.plan}` is {why_lost(risky, best)}.")
 
