@@ -284,8 +284,19 @@ def test_a_plan_at_risk_is_not_asked_for() -> None:
     assert document["what_would_fit"]
 
 
-def test_what_fits_without_zero_at_risk_alone_does_not_fit_safely() -> None:
-    text = asked("memo", "mixtral-8x7b", "8x8:h100", "--seq-len", "4096", "--global-batch", "512").out
-    [needed] = re.findall(r"without it the plan needs ([\d.]+) GiB, which (?:still fits|does not fit safely)", text)
+@pytest.mark.parametrize(
+    ("model", "cluster", "batch", "least", "most", "words"),
+    [
+        ("mixtral-8x7b", "8x8:h100", "512", 1.0, 1.1, "does not fit safely"),
+        ("llama-3.1-70b", "8x8:h100", "512", 1.2, 9.0, "does not fit"),
+        ("qwen3-0.6b", "1x8:h100", "16", 0.0, 0.8, "still fits"),
+    ],
+)
+def test_a_memo_tells_apart_what_without_zero_fits_is_at_risk_and_does_not_fit(
+    model: str, cluster: str, batch: str, least: float, most: float, words: str
+) -> None:
+    text = asked("memo", model, cluster, "--seq-len", "4096", "--global-batch", batch).out
+    [(needed, told)] = re.findall(r"without it the plan needs ([\d,.]+) GiB, which ([a-z ]+)\.", text)
     [usable] = set(re.findall(r"of ([\d.]+) GiB usable", text))
-    assert ("which does not fit safely" in text) == (float(needed) > float(usable))
+    assert least <= float(needed.replace(",", "")) / float(usable) <= most
+    assert told == words

@@ -55,8 +55,7 @@ def _unfused(inputs: Inputs) -> list[str]:
     """That attention is not fused where the runtime's would be."""
     if inputs.attention_generation != "eager" or inputs.attention_kernel == "eager":
         return []
-    heads = sorted({kind.attention.head_dim for kind in inputs.model.layer_kinds})
-    taken = f"heads of {' and '.join(map(str, heads))} elements on {inputs.cluster.accelerator.id}"
+    taken = f"heads of {' and '.join(map(str, inputs.model.head_sizes))} elements on {inputs.cluster.accelerator.id}"
     return [f"attention writes its scores to memory and keeps them for backward: no fused kernel takes {taken}"]
 
 

@@ -198,12 +198,13 @@ class Model(Spec):
 
     def has_heads_up_to(self, widest: int, multiple: int) -> bool:
         """Whether no head of attention is wider than that many elements, and all are a multiple of so many."""
-        return max(self._heads) <= widest and not any(head % multiple for head in self._heads)
+        return max(self.head_sizes) <= widest and not any(head % multiple for head in self.head_sizes)
 
     @cached_property
-    def _heads(self) -> frozenset[int]:
+    def head_sizes(self) -> tuple[int, ...]:
+        """Elements of heads of queries and of values, each size once."""
         attention = (kind.attention for kind in self.layer_kinds)
-        return frozenset(head for each in attention for head in (each.head_dim, each.value_head_dim))
+        return tuple(sorted({head for each in attention for head in (each.head_dim, each.value_head_dim)}))
 
     def over(self, sequence: int) -> Self:
         """The model as it runs sequences of so many tokens: without windows that are as long."""

@@ -114,9 +114,9 @@ def exchanges_of_attention(model: Model, job: Job) -> tuple[ContextExchange, ...
 def context_parallel_fused(plan: Layout, inputs: Inputs) -> Ruling:
     """cp 2 or more needs fused attention, which has to take the heads of the model."""
     yield (plan.cp == 1) | (inputs.attention_generation != "eager")
-    heads = sorted({kind.attention.head_dim for kind in inputs.model.layer_kinds})
+    heads = " and ".join(map(str, inputs.model.head_sizes))
     yield (
-        f"cp {plan.cp} needs fused attention, and none takes heads of {' and '.join(map(str, heads))} elements on "
+        f"cp {plan.cp} needs fused attention, and none takes heads of {heads} elements on "
         f"{inputs.cluster.accelerator.id}; nearest cp: 1"
     )
 

@@ -35,6 +35,12 @@ PARTS = (
 )
 """Rows of the budget, and the components in each."""
 WHOLE = "whole"
+FITS = {
+    Verdict.SAFE: "still fits",
+    Verdict.AT_RISK: "does not fit safely",
+    Verdict.OUT_OF_MEMORY: "does not fit",
+}
+"""What a plan does in memory, by its verdict."""
 
 
 def memory_section(memo: Memo) -> Iterator[Block]:
@@ -118,10 +124,10 @@ def _saved(budgets: Budgets) -> str:
     share = percent(chosen.states / whole.states)
     text = f"The fullest rank keeps {format_gib(chosen.states)} of the {format_gib(whole.states)} of states, {share}."
     if budgets.without_zero:
-        plain, safe = budgets.without_zero.memory.device, budgets.without_zero.verdict == Verdict.SAFE
+        plain = budgets.without_zero.memory.device
         text += (
             f" ZeRO {budgets.chosen.plan.zero} saves {format_gib(plain - chosen.device)} on the fullest rank: "
-            f"without it the plan needs {format_gib(plain)}, which {'still fits' if safe else 'does not fit safely'}."
+            f"without it the plan needs {format_gib(plain)}, which {FITS[budgets.without_zero.verdict]}."
         )
     if budgets.without_recompute:
         plain = budgets.without_recompute.memory.device
