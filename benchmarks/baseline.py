@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from meshwright.validation.outcomes import outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import outcomes_of
 from meshwright.validation.score.score import Score, score_of
 
 BASELINE = Path(__file__).parent / "baseline.json"

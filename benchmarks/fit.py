@@ -26,10 +26,10 @@ from meshwright.validation.fit.curves import Curve, curves_of
 from meshwright.validation.fit.fitting import fit_constants, leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.fit.residuals import memory_residuals, residuals_of, step_time_residuals
 from meshwright.validation.fit.unproven import unproven_coverage
+from meshwright.validation.outcomes import Outcome, outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.siblings import as_known, as_strangers
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import Outcome, outcomes_of
 from meshwright.validation.score.ranking import order_error_of
 from meshwright.validation.score.score import Score, score_of
 from meshwright.validation.score.screen import score_screen

@@ -16,9 +16,9 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
+from meshwright.answers.basis.uncertainty import step_time_interval
+from meshwright.answers.plans.ties import tie_lines, unpublished_lines
 from meshwright.answers.step_parts import why_lost
-from meshwright.answers.ties import tie_lines, unpublished_lines
-from meshwright.answers.uncertainty import step_time_interval
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.step import estimate_each
@@ -34,10 +34,10 @@ from meshwright.specs.job import Job
 from meshwright.specs.read_inputs import read_inputs
 from meshwright.specs.runtime import read_runtime
 from meshwright.units import GIB, format_seconds
+from meshwright.validation.outcomes import outcome_of
 from meshwright.validation.rows.configurations import Configuration, configurations
 from meshwright.validation.rows.settings import settings_of
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import outcome_of
 from meshwright.validation.score.ranking import LogError
 
 ROOT = Path(__file__).parent.parent

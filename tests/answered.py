@@ -6,8 +6,8 @@ import json
 from functools import cache
 from typing import Any
 
-from meshwright.answers.explain_table import explain_document
-from meshwright.answers.plan_table import plan_document
+from meshwright.answers.explain.table import explain_document
+from meshwright.answers.plans.table import plan_document
 from meshwright.search.find import SearchResult, find
 from meshwright.specs.inputs import Inputs
 from strategies import gemma_like, gpt_like, llama_8b, llama_70b, question, three_levels

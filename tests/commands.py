@@ -52,7 +52,7 @@ def asked(*arguments: str) -> Answer:
     out, err = io.StringIO(), io.StringIO()
     width = mock.patch.dict("os.environ", {"COLUMNS": "80", "NO_COLOR": "1"})
     typed = mock.patch.object(sys, "argv", ["meshwright", *arguments])
-    patient = mock.patch("meshwright.answers.progress.LONG_S", math.inf)
+    patient = mock.patch("meshwright.answers.progress.progress.LONG_S", math.inf)
     streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
     with width, typed, patient, hangs_after(HANG_S), streams[0], streams[1]:
         code = _exit_code()

@@ -27,7 +27,7 @@ CLIENTS = "clients"
 """The marker of comparisons with other packages."""
 ALONE = ("tests/test_contributing.py::", "tests/pytorch/test_verify_pipelines.py::")
 """Files whose tests share nothing: any process runs any of them, when all else is given out."""
-BY_MEMO = re.compile(r"^tests/answers/test_memo(?:_signed)?\.py::\w+\[([a-z][\w-]+)\]$")
+BY_MEMO = re.compile(r"^tests/answers/memo/test_memo(?:_signed)?\.py::\w+\[([a-z][\w-]+)\]$")
 """Tests of two files that look at one memo, which takes seconds to make."""
 TOGETHER = {"tests/pytorch/test_pitfalls.py": "tests/pytorch/test_verify.py"}
 """Files that look at the same runs of PyTorch, by the file in whose process they are."""

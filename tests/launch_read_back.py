@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from launch_configs import DEEPSEEK, LLAMA_31
-from meshwright.answers.launch_files import LaunchFiles, launch_files
-from meshwright.answers.launch_folder import write_folder
+from meshwright.answers.launch.files import LaunchFiles, launch_files
+from meshwright.answers.launch.folder import write_folder
 from meshwright.errors import InvalidSpec
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.specs.choices import RECOMPUTE_NAMES

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from meshwright.validation.score.outcomes import Outcome
+from meshwright.validation.outcomes import Outcome
 
 ALIKE = (
     *("dataset", "source", "model", "layers", "num_gpus", "tp", "pp", "cp", "dp", "ep", "micro_batch_size"),

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from unittest import mock
 
+from meshwright.validation.outcomes import Outcome, Pair, outcomes_of
 from meshwright.validation.rows.configurations import Configuration, configurations
 from meshwright.validation.rows.reading import Case, read_case
 from meshwright.validation.rows.table import COLUMNS, Row, read_rows
-from meshwright.validation.score.outcomes import Outcome, Pair, outcomes_of
 
 
 @cache

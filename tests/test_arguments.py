@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, InstanceOf, TypeAdapter, ValidationError
 
 import meshwright
-from meshwright.answers.vary import OF_A_PLAN, OF_A_QUESTION
+from meshwright.answers.explain.vary import OF_A_PLAN, OF_A_QUESTION
 from meshwright.arguments import EXAMPLES, checked
 from meshwright.specs.examples import LLAMA
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterator
 from functools import cache
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -124,10 +125,40 @@ def test_imports_go_one_way() -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports inside functions count too."""
-    modules = {".".join(file.relative_to(ROOT.parent).with_suffix("").parts): file for file in FILES}
+    modules = {_module_of(file): file for file in FILES}
     modules = {name.removesuffix(".__init__"): file for name, file in modules.items()}
     graph = {name: {_module(each, modules) for each in _imported(file)} - {name} for name, file in modules.items()}
     TopologicalSorter(graph).prepare()
+
+
+def test_folders_of_a_room_import_one_way() -> None:
+    """A file that lies beside them counts as a folder of its own."""
+
+    def circle(room: str) -> list[str]:
+        files = [file for file in FILES if _room(file) == room]
+        graph: dict[str, set[str]] = defaultdict(set)
+        for file in files:
+            graph[_folder(_module_of(file))] |= {_folder(name) for name in _imported(file) if _inside(name, room)}
+        try:
+            TopologicalSorter({folder: others - {folder} for folder, others in graph.items()}).prepare()
+        except CycleError as error:
+            return [*error.args[1]]
+        return []
+
+    assert not {room: found for room in WAY if (found := circle(room))}
+
+
+def _module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT.parent).with_suffix("").parts)
+
+
+def _folder(module: str) -> str:
+    """Of a room: the third part of a module's name."""
+    return ".".join(module.split(".")[:3])
+
+
+def _inside(module: str, room: str) -> bool:
+    return module.startswith(f"meshwright.{room}.")
 
 
 def _module(name: str, modules: Container[str]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from meshwright.answers.uncertainty import uncertainty_entry
+from meshwright.answers.basis.uncertainty import uncertainty_entry
 from meshwright.cost.step import estimate_each
 from meshwright.launch.settings import launch_settings
 from meshwright.layout.plan import Plan

@@ -9,10 +9,10 @@ from pathlib import Path
 from recipes import blocks_of, copy_of_project, execute
 
 ASK = """
-from meshwright.answers.cite import citations
+from meshwright.answers.basis.cite import citations
 from meshwright.answers.pictures.pipeline import PipelineChart, pipeline_picture
 from meshwright.answers.plan_file import json_schema
-from meshwright.answers.trace import play_pipeline, slices
+from meshwright.answers.explain.trace import play_pipeline, slices
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import require_legal
 from meshwright.launch.settings import launch_settings

@@ -13,7 +13,8 @@ from meshwright.version import VERSION
 if TYPE_CHECKING:
     from meshwright.answers.ask import estimate as estimate
     from meshwright.answers.ask import plan as plan
-    from meshwright.answers.public.answer import Answer as Answer
+    from meshwright.answers.document.answer import Answer as Answer
+    from meshwright.answers.explain.vary import vary as vary
     from meshwright.answers.public.check import CheckAnswer as CheckAnswer
     from meshwright.answers.public.check import check as check
     from meshwright.answers.public.compare import ClustersAnswer as ClustersAnswer
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from meshwright.answers.public.plans import PlanAnswer as PlanAnswer
     from meshwright.answers.sweep.run import SweepResult as SweepResult
     from meshwright.answers.sweep.run import sweep as sweep
-    from meshwright.answers.vary import vary as vary
     from meshwright.cost.estimate import Estimate as Estimate
     from meshwright.cost.memory.fit import Verdict as Verdict
     from meshwright.errors import IllegalPlan as IllegalPlan
@@ -63,7 +63,7 @@ __version__ = VERSION
 
 _HOMES = {
     "Accelerator": "specs.cluster",
-    "Answer": "answers.public.answer",
+    "Answer": "answers.document.answer",
     "CheckAnswer": "answers.public.check",
     "Cluster": "specs.cluster",
     "ClustersAnswer": "answers.public.compare",
@@ -108,7 +108,7 @@ _HOMES = {
     "runs": "validation.logs.answer",
     "sweep": "answers.sweep.run",
     "validate": "validation.score.validate",
-    "vary": "answers.vary",
+    "vary": "answers.explain.vary",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -62,7 +62,7 @@ def test_so_is_that_of_a_changed_plan_file(tmp_path: Path) -> None:
 
 
 def test_what_would_be_safe_is_searched_once_whatever_the_length() -> None:
-    with mock.patch("meshwright.answers.rescue.remedies", side_effect=remedies) as searched:
+    with mock.patch("meshwright.answers.unfit.rescue.remedies", side_effect=remedies) as searched:
         text = asked("explain", "llama-3.1-8b", "1x1:h100", "--global-batch", "16").out
     assert "No plan for this question is safe" in text
     assert searched.call_count == 1

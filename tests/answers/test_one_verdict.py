@@ -12,7 +12,7 @@ import pytest
 
 from commands import asked
 from meshwright.answers.plan_file import plan_entry, read_plan_file
-from meshwright.answers.plan_table import plan_document
+from meshwright.answers.plans.table import plan_document
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from answered import QUESTIONS, asked, document, priced, written
-from meshwright.answers.explain_table import explain_document
+from meshwright.answers.explain.table import explain_document
 from meshwright.answers.plan_file import read_plan_file
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of

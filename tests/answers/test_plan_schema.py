@@ -14,13 +14,13 @@ import jsonschema
 import pytest
 
 from answered import QUESTIONS, asked, document, found
-from meshwright.answers.cite import citations
-from meshwright.answers.context_report import ContextLayers
-from meshwright.answers.expert_parts import ExpertPart
-from meshwright.answers.experts import ExpertLayers
-from meshwright.answers.explain_table import explain_document
+from meshwright.answers.basis.cite import citations
+from meshwright.answers.experts.exchanges import ExpertLayers
+from meshwright.answers.experts.parts import ExpertPart
+from meshwright.answers.explain.context import ContextLayers
+from meshwright.answers.explain.table import explain_document
 from meshwright.answers.plan_file import SCHEMA, json_schema
-from meshwright.answers.plan_table import plan_document
+from meshwright.answers.plans.table import plan_document
 from meshwright.answers.records import json_of
 from meshwright.answers.step_parts import Computed
 from meshwright.cost.compute.work import Work

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from meshwright.answers.assumptions import assumptions
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.catalog_table import catalog_document, catalog_screen
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.document.terminal import terminal
-from meshwright.answers.explain_table import explain_screen
+from meshwright.answers.explain.table import explain_screen
 from meshwright.answers.model_table import dividing_degrees, model_document, model_screen
 from meshwright.answers.pace import pace_of
-from meshwright.answers.plan_table import plan_screen
+from meshwright.answers.plans.table import plan_screen
 from meshwright.answers.screen import headline
 from meshwright.answers.step_parts import named_parts, why_lost
 from meshwright.cost.memory.fit import Verdict

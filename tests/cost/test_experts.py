@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.answers.assumptions import assumptions
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.cost.compute.experts import expert_shard, expert_time
 from meshwright.cost.compute.grouped import grouped_time
 from meshwright.cost.compute.layer import layer_time

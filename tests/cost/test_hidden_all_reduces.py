@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from strategies import llama_8b, question

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from exchange_times import pass_times
-from meshwright.answers.assumptions import assumptions
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.cost.comms.data import tied_embedding_exchange
 from meshwright.cost.comms.ends import prediction_exchanges
 from meshwright.cost.comms.tensor import tensor_region

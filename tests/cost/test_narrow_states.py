@@ -6,8 +6,8 @@ import pytest
 
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.optimizer_states import device_optimizer_bytes
 from meshwright.cost.memory.states import state_bytes
+from meshwright.cost.optimizer_states import device_optimizer_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan

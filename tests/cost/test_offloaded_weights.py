@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.answers.host_memory import host_bytes
+from meshwright.answers.basis.host_memory import host_bytes
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.host_copies import host_copies
 from meshwright.cost.comms.sharded import Gathers, Windows

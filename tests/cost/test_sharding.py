@@ -29,9 +29,9 @@ from meshwright.schedules.records import Schedule
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
+from meshwright.validation.outcomes import outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import outcomes_of
 from strategies import legal_plans, llama_8b, of_torchtitan_0_1, question
 
 COUNT = 8 * 10**9

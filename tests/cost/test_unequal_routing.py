@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.answers.assumptions import assumptions
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Bounds, bounds
 from meshwright.cost.routing import expected_largest, hottest_over_mean, routed_rows

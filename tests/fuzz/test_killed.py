@@ -293,7 +293,7 @@ def _time_of(work: Callable[[], object], method: str = "fork") -> float:
 
 
 def test_no_other_file_of_the_package_writes() -> None:
-    """What is written goes through `answers/files.py` or `answers/launch_folder.py`; locks hold nothing, and what runs
+    """What is written goes through `answers/files.py` or `answers/launch/folder.py`; locks hold nothing, and what runs
     on PyTorch writes to a folder that is its own and goes with it.
     """
     package = Path(files.__file__).parents[1]
@@ -305,6 +305,6 @@ def test_no_other_file_of_the_package_writes() -> None:
     }
     assert {name for name in found if not name.startswith("pytorch/")} <= {
         "answers/files.py",
-        "answers/launch_folder.py",
+        "answers/launch/folder.py",
         "answers/sweep/folder.py",
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from launch_configs import TINY_LLAMA
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.layout.plan import Plan
 from meshwright.specs.read_model import read_model
 from strategies import question

@@ -12,7 +12,7 @@ import yaml
 
 from commands import LLAMA, asked
 from launch_configs import DEEPSEEK, LLAMA_31
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.errors import InvalidSpec
 from meshwright.launch.architecture import same_architecture
 from meshwright.launch.carried import carried_settings

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from launch_configs import TINY_LLAMA
-from meshwright.answers.launch_files import launch_files
-from meshwright.answers.launch_folder import write_folder
+from meshwright.answers.launch.files import launch_files
+from meshwright.answers.launch.folder import write_folder
 from meshwright.cost.shard import vocabulary_rows
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.layout.plan import Plan
 from meshwright.specs.job import Job
 from meshwright.specs.read_inputs import read_inputs

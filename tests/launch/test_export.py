@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.errors import InvalidInput, InvalidSpec, NotModelled, UnknownName
 from meshwright.launch.export import export
 from meshwright.launch.facts import facts_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from launch_read_back import JOBS, agrees, drawn, read_back, sharded
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands import LLAMA, asked
-from meshwright.answers.launch_folder import write_folder
+from meshwright.answers.launch.folder import write_folder
 from meshwright.errors import InvalidInput
 
 

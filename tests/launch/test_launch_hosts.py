@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.answers.launch_files import LaunchFiles, launch_files
+from meshwright.answers.launch.files import LaunchFiles, launch_files
 from meshwright.answers.screen import headline
 from meshwright.layout.plan import Plan
 from strategies import llama_8b, question

@@ -20,7 +20,7 @@ from launch_examples import (
     NEOX,
     TITAN,
 )
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.layout.legality import faults

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.errors import UnknownName
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import fields_of

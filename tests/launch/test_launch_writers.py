@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import yaml
 
-from meshwright.answers.launch_files import framework_of, launch_files
+from meshwright.answers.launch.files import framework_of, launch_files
 from meshwright.errors import IllegalPlan, InvalidSpec
 from meshwright.launch.export import export, nearest_spelled
 from meshwright.layout.legality import faults

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.layout.plan import Plan
 from meshwright.specs.choices import Recompute as Again
 from meshwright.specs.read_model import read_model

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.launch.imports.question import Given, question_of_file
 from meshwright.layout.plan import Plan

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from meshwright.answers.launch_files import launch_files
-from meshwright.answers.launch_folder import write_folder
+from meshwright.answers.launch.files import launch_files
+from meshwright.answers.launch.folder import write_folder
 from meshwright.errors import InvalidSpec
 from meshwright.launch.architecture import model_fields
 from meshwright.launch.export import export

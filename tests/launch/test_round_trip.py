@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshwright.answers.launch_files import launch_files
-from meshwright.answers.launch_folder import write_folder
+from meshwright.answers.launch.files import launch_files
+from meshwright.answers.launch.folder import write_folder
 from meshwright.errors import InvalidSpec, MeshwrightError
 from meshwright.launch.export import export
 from meshwright.launch.fields import differences

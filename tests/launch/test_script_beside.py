@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import asked
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch.files import launch_files
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.patch import patch_of
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file

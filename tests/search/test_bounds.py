@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meshwright.answers.plan_table import search_lines
+from meshwright.answers.plans.table import search_lines
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict, bounds
 from meshwright.cost.shapes import pipelines_of

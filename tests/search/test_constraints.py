@@ -14,9 +14,9 @@ import pytest
 from commands import asked
 from commands import question as options
 from meshwright import Constraints, IllegalPlan, InvalidInput, InvalidSpec
-from meshwright.answers.constraint_lines import constraint_lines
-from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.plan_file import read_plan_file
+from meshwright.answers.plans.constraint_lines import constraint_lines
+from meshwright.answers.unfit.nothing_fits import nothing_fits
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.step_parts import PART_NAMES, why_lost
+from meshwright.answers.unfit.nothing_fits import nothing_fits
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from meshwright.answers.nothing_fits import nothing_fits, remedy_words
+from meshwright.answers.unfit.nothing_fits import nothing_fits, remedy_words
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
@@ -83,7 +83,7 @@ def test_what_would_fit_is_what_a_search_recommends_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_way_stands_in_the_message_with_its_step_time_and_probability(name: str) -> None:
-    with mock.patch("meshwright.answers.nothing_fits.what_would_fit", return_value=ways(name)):
+    with mock.patch("meshwright.answers.unfit.nothing_fits.what_would_fit", return_value=ways(name)):
         lines = str(nothing_fits(result(name))).splitlines()[1:]
     assert len(lines) == len(ways(name))
     for line, way in zip(lines, ways(name), strict=True):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commands import asked
-from meshwright.answers import progress
+from meshwright.answers.progress import progress
 from meshwright.errors import INTERRUPTED
 
 JOB = ("--seq-len", "4096", "--global-batch", "8")

@@ -19,12 +19,12 @@ from jsonschema import Draft202012Validator
 
 import launch_examples
 from commands import LLAMA, Answer, asked
-from meshwright.answers import nothing_fits as shortfall
-from meshwright.answers import progress
-from meshwright.answers.looking import what_would_fit
+from meshwright.answers.explain.vary import varied_by_names
 from meshwright.answers.plan_file import json_schema
-from meshwright.answers.progress import Stoppable, stoppable_progress
-from meshwright.answers.vary import varied_by_names
+from meshwright.answers.progress import progress
+from meshwright.answers.progress.looking import what_would_fit
+from meshwright.answers.progress.progress import Stoppable, stoppable_progress
+from meshwright.answers.unfit import nothing_fits as shortfall
 from meshwright.errors import INTERRUPTED, Stopped
 from meshwright.layout.plan import Plan
 from meshwright.pytorch.processes import process
@@ -34,9 +34,9 @@ from meshwright.search.limits import limits, longest_sequence
 from meshwright.search.remedies import Kind, remedies
 from meshwright.search.stop import StopSearch
 from meshwright.validation.fit.fitting import leave_one_source_out
+from meshwright.validation.outcomes import NOT_REACHED, outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import NOT_REACHED, outcomes_of
 from strategies import llama_8b, llama_70b, question
 
 INTERRUPTS = int(os.environ.get("KILLS", "4"))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from meshwright.answers.plans.ties import proven_lines, tie_lines, tied_share
 from meshwright.answers.step_parts import why_lost
-from meshwright.answers.ties import proven_lines, tie_lines, tied_share
 from meshwright.cost.memory.fit import EVEN, Verdict
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans

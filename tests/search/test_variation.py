@@ -13,9 +13,9 @@ import pytest
 import meshwright
 from commands import LLAMA, asked
 from commands import question as options
-from meshwright.answers.explain_table import explain_document
+from meshwright.answers.explain.table import explain_document
+from meshwright.answers.explain.vary import varied_by_names
 from meshwright.answers.plan_file import json_schema
-from meshwright.answers.vary import varied_by_names
 from meshwright.cost.step import estimate_each
 from meshwright.errors import IllegalPlan, UnknownName
 from meshwright.layout.legality import faults

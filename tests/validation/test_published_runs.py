@@ -9,17 +9,17 @@ import pytest
 
 from baseline import BASELINE, errors_by_source
 from measured_orders import schedule_orders
-from meshwright.answers.conditions import THOUSANDS
+from meshwright.answers.basis.conditions import THOUSANDS
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput
 from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import parameter_count
+from meshwright.validation.outcomes import KINDS, Outcome, outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import FREE_TEXT, Row, read_rows
 from meshwright.validation.score.configurations_csv import configurations_csv
-from meshwright.validation.score.outcomes import KINDS, Outcome, outcomes_of
 from meshwright.validation.score.score import Score, score_of
 
 UNPUBLISHED = {"Nemotron3-22B"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands import asked
-from meshwright.answers.uncertainty import step_time_interval
+from meshwright.answers.basis.uncertainty import step_time_interval
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan

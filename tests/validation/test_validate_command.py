@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from commands import asked, refused
-from meshwright.validation.score import outcomes
+from meshwright.validation import outcomes
 from tables import llama, shipped, written
 
 

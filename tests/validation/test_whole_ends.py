@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.validation.outcomes import outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import outcomes_of
 
 
 def test_profiles_of_one_stage_are_met_to_a_mebibyte() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import overload
 
-from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.public.plans import PlanAnswer
+from meshwright.answers.unfit.nothing_fits import nothing_fits
 from meshwright.arguments import checked
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
-from meshwright.answers.assumptions import assumptions
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.document.blocks import Block, Lines
 from meshwright.answers.document.terminal import terminal
-from meshwright.answers.memo.words import listed
-from meshwright.answers.plan_legend import legend_line
-from meshwright.answers.plan_table import best_lines, front_section, ranking_table
+from meshwright.answers.plans.legend import legend_line
+from meshwright.answers.plans.switched_plan import SwitchedPlan
+from meshwright.answers.plans.table import best_lines, front_section, ranking_table
 from meshwright.answers.screen import KIND_NAMES, headline
 from meshwright.answers.step_parts import PART_NAMES
-from meshwright.answers.switched_plan import SwitchedPlan
-from meshwright.answers.ways_to_fit import first_of_each_kind, ways_lines
+from meshwright.answers.unfit.ways_to_fit import first_of_each_kind, ways_lines
+from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
 from meshwright.search.constraint_costs import ConstraintCost
 from meshwright.search.find import SearchResult

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshwright.answers.assumptions import assumptions
-from meshwright.answers.constraint_lines import constraint_lines, constraints_entry
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.document.blocks import Block, Lines, Table
-from meshwright.answers.memo.words import sequences
 from meshwright.answers.plan_file import nodes_entry, plan_entry
+from meshwright.answers.plans.constraint_lines import constraint_lines, constraints_entry
+from meshwright.answers.plans.ties import unpublished_lines
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, speed_cells
-from meshwright.answers.ties import unpublished_lines
+from meshwright.answers.words import sequences
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
 from meshwright.search.limits import SHORT_GRAIN, Limits

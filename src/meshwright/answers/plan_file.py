@@ -9,9 +9,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meshwright.answers.basis.uncertainty import uncertainty_entry
+from meshwright.answers.experts.routing import rank_imbalance, routing_entry
 from meshwright.answers.records import fields_of
-from meshwright.answers.routing import rank_imbalance, routing_entry
-from meshwright.answers.uncertainty import uncertainty_entry
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted

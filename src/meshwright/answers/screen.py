@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Tone, Toned
-from meshwright.answers.memo.words import job_details, sequences
 from meshwright.answers.step_parts import BAR, PART_NAMES
+from meshwright.answers.words import job_details, sequences
 from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict

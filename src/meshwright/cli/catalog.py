@@ -54,7 +54,7 @@ def show_legend(
 ) -> None:
     """Explain each part of a plan's name."""
     from meshwright.answers.document.blocks import Table
-    from meshwright.answers.plan_legend import legend
+    from meshwright.answers.plans.legend import legend
 
     name = " ".join(words)
     if not name.strip():

@@ -152,7 +152,7 @@ def _show_plans(
     from meshwright.answers.compare.named import named_plans, of_one_question, plan_of_file
     from meshwright.answers.compare.plans import compare_plans
     from meshwright.answers.compare.plans_table import plans_document, plans_screen
-    from meshwright.answers.progress import stoppable_progress
+    from meshwright.answers.progress.progress import stoppable_progress
 
     plans: list[FilePlan] = []
     if inputs is None:
@@ -169,7 +169,7 @@ def _show_clusters(
 ) -> None:
     from meshwright.answers.compare.clusters import compare_clusters
     from meshwright.answers.compare.clusters_table import clusters_document, clusters_screen
-    from meshwright.answers.progress import stoppable_progress
+    from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.search.executors import executor_of
 
     refusals = [question for _, question in questions if isinstance(question, InvalidInput)]

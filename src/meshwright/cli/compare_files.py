@@ -65,7 +65,7 @@ def launched_plans(
 
 def with_the_best(inputs: Inputs, allowed: ConstraintOptions, progress: Progress) -> tuple[str, Inputs, Plan]:
     """The best plan of the same question, as `compare` takes plans of files; raises `NothingFits` without one."""
-    from meshwright.answers.nothing_fits import nothing_fits_or_stopped
+    from meshwright.answers.unfit.nothing_fits import nothing_fits_or_stopped
     from meshwright.search.find import find
 
     result = find(inputs.replace(constraints=constraints_of(allowed)), top=1, progress=progress)

@@ -28,15 +28,15 @@ def explain(
     time_limit: TimeLimit = None,
 ) -> None:
     """Price one plan: whether it fits, where its memory and time go, and what each change would do."""
-    from meshwright.answers.alternatives import cheap_search
     from meshwright.answers.brief import note_lines, on_one_screen
-    from meshwright.answers.explain_brief import explain_briefs, explain_stopped
-    from meshwright.answers.explain_table import explain_document, explain_screen
+    from meshwright.answers.explain.alternatives import cheap_search
+    from meshwright.answers.explain.brief import explain_briefs, explain_stopped
+    from meshwright.answers.explain.table import explain_document, explain_screen
+    from meshwright.answers.explain.trace import write_trace
     from meshwright.answers.files import writable
-    from meshwright.answers.launch_file import launch_file_entry, launch_file_faults, launch_file_screen
-    from meshwright.answers.launch_patch import launch_patch, launch_patch_entry, launch_patch_section
-    from meshwright.answers.progress import stoppable_progress
-    from meshwright.answers.trace import write_trace
+    from meshwright.answers.launch.existing import launch_file_entry, launch_file_faults, launch_file_screen
+    from meshwright.answers.launch.patch import launch_patch, launch_patch_entry, launch_patch_section
+    from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.cost.step import estimate_each
     from meshwright.launch.imports.patch import as_changed
     from meshwright.layout.legality import require_legal
@@ -83,9 +83,9 @@ def explain(
 def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False) -> None:
     """Check one plan against every rule of its runtime; exit code 2 if one is broken."""
     from meshwright.answers.brief import note_lines
-    from meshwright.answers.check_table import check_document, check_of, check_screen
-    from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
-    from meshwright.answers.progress import stoppable_progress
+    from meshwright.answers.explain.check import check_document, check_of, check_screen
+    from meshwright.answers.launch.existing import launch_file_entry, launch_file_screen
+    from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.launch.imports.patch import as_changed
 
     inputs, plan, variation, launch, note = one_plan(context, asked)

@@ -69,8 +69,8 @@ def require_launch(asked: RankedLaunchOptions, runtime: str | None) -> None:
         if said := [name for name, value in given.items() if value]:
             raise InvalidInput(f"{said[0]} is about launch files; add --launch DIR")
         return
-    from meshwright.answers.launch_files import framework_of
-    from meshwright.answers.launch_folder import require_free
+    from meshwright.answers.launch.files import framework_of
+    from meshwright.answers.launch.folder import require_free
     from meshwright.launch.export import require_written
     from meshwright.launch.table import table_named
 
@@ -98,8 +98,8 @@ def write_ranked(result: SearchResult, asked: RankedLaunchOptions) -> None:
 def written_lines(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, option: str = "--out") -> Sequence[str]:
     """What was written, line by line, as a terminal shows it."""
     from meshwright.answers.document.inline import visible
-    from meshwright.answers.launch_files import framework_of, launch_files
-    from meshwright.answers.launch_folder import write_folder
+    from meshwright.answers.launch.files import framework_of, launch_files
+    from meshwright.answers.launch.folder import write_folder
     from meshwright.answers.screen import fit_words
     from meshwright.units import format_seconds
 

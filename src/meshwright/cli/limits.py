@@ -30,7 +30,7 @@ def limits(
 ) -> None:
     """Find the longest sequence, the fewest nodes and the largest micro-batch that fit safely."""
     from meshwright.answers.limits_table import limits_document, limits_screen
-    from meshwright.answers.progress import stoppable_progress
+    from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.search.executors import executor_of
     from meshwright.search.limits import limits as limits_of
 
@@ -40,7 +40,7 @@ def limits(
     with stoppable_progress(time_limit) as progress, executor_of(workers) as executor:
         result = limits_of(inputs, progress, executor)
         if result.complete and not (result.asked.best or result.sequence or result.nodes):
-            from meshwright.answers.nothing_fits import nothing_fits_or_stopped
+            from meshwright.answers.unfit.nothing_fits import nothing_fits_or_stopped
 
             raise nothing_fits_or_stopped(result.asked, progress)
     show(limits_document(result) if as_json else limits_screen(result), as_json)

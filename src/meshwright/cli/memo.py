@@ -15,8 +15,8 @@ from meshwright.cli.show import end_where, show
 from meshwright.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from meshwright.answers.baseline import Baseline
     from meshwright.answers.document.blocks import Document
+    from meshwright.answers.launch.baseline import Baseline
     from meshwright.search.find import SearchResult
 
 
@@ -40,7 +40,7 @@ def memo(
     from meshwright.answers.compare.training import prices_of
     from meshwright.answers.document.inline import visible
     from meshwright.answers.memo.write import memo_files, write_memo
-    from meshwright.answers.progress import stoppable_progress
+    from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.answers.public.memo import LOOKED_AT, memo_of
     from meshwright.search.find import find
 
@@ -74,7 +74,7 @@ def memo(
 def _show_unwritten(result: SearchResult, as_json: bool) -> None:
     """The best plans so far, in place of a memo that was stopped: nobody signs half of one, and no file is written."""
     from meshwright.answers.brief import on_one_screen, plan_briefs
-    from meshwright.answers.plan_table import plan_document
+    from meshwright.answers.plans.table import plan_document
 
     if result.best:
         show(plan_document(result) | {"complete": False} if as_json else on_one_screen(plan_briefs(result)), as_json)

@@ -222,7 +222,7 @@ def _given(context: typer.Context, options: dict[str, Any]) -> list[str]:
 
 
 def _varied(inputs: Inputs, plan: Plan, named: dict[str, Any]) -> OnePlan:
-    from meshwright.answers.vary import varied_by_names
+    from meshwright.answers.explain.vary import varied_by_names
 
     if not named:
         return OnePlan(inputs, plan, None)

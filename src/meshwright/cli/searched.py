@@ -22,7 +22,7 @@ from meshwright.cli.launch_file import ABOUT_A_FILE, BESIDE_A_FILE, OF_A_FILE, L
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from meshwright.answers.baseline import Baseline
+    from meshwright.answers.launch.baseline import Baseline
     from meshwright.specs.inputs import Inputs
 
 
@@ -59,7 +59,7 @@ def searched(context: typer.Context, asked: SearchOptions, measured: Path | None
 
 
 def _of_a_file(context: typer.Context, asked: SearchOptions) -> Searched:
-    from meshwright.answers.baseline import baseline_of
+    from meshwright.answers.launch.baseline import baseline_of
     from meshwright.cli.one_plan import from_launch_file
 
     refuse_given(context, ("words", "network", "text_only", "measured"), BESIDE_A_FILE)

@@ -23,10 +23,10 @@ from meshwright.errors import InvalidInput, Stopped
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from meshwright.answers.baseline import Baseline
     from meshwright.answers.document.blocks import Block
-    from meshwright.answers.progress import Stoppable
-    from meshwright.answers.switched_plan import SwitchedPlan
+    from meshwright.answers.launch.baseline import Baseline
+    from meshwright.answers.plans.switched_plan import SwitchedPlan
+    from meshwright.answers.progress.progress import Stoppable
     from meshwright.cost.estimate import Estimate
     from meshwright.search.constraint_costs import ConstraintCost
     from meshwright.search.find import SearchResult
@@ -64,8 +64,8 @@ def plan(
 ) -> None:
     """Find the best plans for a model on a cluster."""
     from meshwright.answers.brief import on_one_screen, plan_briefs
-    from meshwright.answers.plan_table import plan_document, plan_screen
-    from meshwright.answers.progress import stoppable_progress
+    from meshwright.answers.plans.table import plan_document, plan_screen
+    from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.search.find import find
 
     if asked.framework.runtime == "all":
@@ -78,7 +78,7 @@ def plan(
     with stoppable_progress(time_limit) as progress:
         result = find(inputs, top=top or SEARCHED, progress=progress)
         if not result.best:
-            from meshwright.answers.nothing_fits import nothing_fits_or_stopped
+            from meshwright.answers.unfit.nothing_fits import nothing_fits_or_stopped
 
             raise nothing_fits_or_stopped(result, progress)
         beyond = _beyond(result, pareto, progress)
@@ -110,8 +110,8 @@ class _Beyond(NamedTuple):
 
 def _beyond(result: SearchResult, pareto: bool, progress: Stoppable) -> _Beyond:
     """All of it; nothing where a search was stopped."""
-    from meshwright.answers.switched_plan import switched_plan
-    from meshwright.answers.ways_to_fit import ways_to_fit
+    from meshwright.answers.plans.switched_plan import switched_plan
+    from meshwright.answers.unfit.ways_to_fit import ways_to_fit
     from meshwright.search.constraint_costs import constraint_costs
 
     if not result.complete:
@@ -143,10 +143,10 @@ def _beside(result: SearchResult, baseline: Baseline | None, prices: list[str], 
     entry, line = _price(result, prices, cluster) if prices else ({}, ())
     if baseline is None:
         return _Beside(entry, (), line)
-    from meshwright.answers.baseline import baseline_entry, baseline_lines
     from meshwright.answers.document.blocks import Lines
-    from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
-    from meshwright.answers.launch_patch import launch_patch_entry, launch_patch_section, patch_to_best
+    from meshwright.answers.launch.baseline import baseline_entry, baseline_lines
+    from meshwright.answers.launch.existing import launch_file_entry, launch_file_screen
+    from meshwright.answers.launch.patch import launch_patch_entry, launch_patch_section, patch_to_best
 
     best, launch = result.best[0], baseline.launch
     change = patch_to_best(baseline, best)
@@ -159,7 +159,7 @@ def _price(result: SearchResult, prices: list[str], cluster: str | None) -> tupl
     """What all tokens cost with the best plan; of a job without a number, `told_tokens`."""
     from meshwright.answers.compare.training import prices_of, training_entry, training_line, training_on
     from meshwright.answers.document.blocks import Lines
-    from meshwright.answers.memo.words import told_tokens
+    from meshwright.answers.words import told_tokens
 
     inputs = result.inputs
     price = prices_of(prices, {cluster or inputs.cluster.name: inputs.cluster})[inputs.cluster.name]
@@ -200,8 +200,8 @@ def _show_each(
     workers: int | None,
     as_json: bool,
 ) -> None:
-    from meshwright.answers.progress import stoppable_progress
-    from meshwright.answers.runtimes_table import answers_of_each, crossover_of, runtimes_document, runtimes_screen
+    from meshwright.answers.compare.runtimes import answers_of_each, crossover_of, runtimes_document, runtimes_screen
+    from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.search.executors import executor_of
 
     with stoppable_progress(time_limit) as progress, executor_of(workers) as executor:

@@ -34,7 +34,7 @@ def show(answer: Any, as_json: bool) -> None:
 
 def show_cited(answer: Any, plans: list[Plan], inputs: Inputs, as_json: bool) -> None:
     """Print an answer about plans with the papers and the data behind it."""
-    from meshwright.answers.cite import citation_list, citations
+    from meshwright.answers.basis.cite import citation_list, citations
     from meshwright.answers.records import json_of
 
     if as_json:

@@ -28,7 +28,7 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Find the best plan for every question in a file; a stopped sweep resumes where it ended."""
-    from meshwright.answers.progress import stoppable_progress
+    from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.answers.sweep.run import sweep as run
 
     with stoppable_progress(time_limit) as progress:

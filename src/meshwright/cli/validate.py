@@ -32,7 +32,7 @@ def validate(
 ) -> None:
     """Predict published training runs, or your own, and print the errors."""
     from meshwright.answers.files import writable, write_whole
-    from meshwright.answers.progress import stoppable_progress
+    from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.search.executors import executor_of
     from meshwright.validation.score.configurations_csv import configurations_csv
     from meshwright.validation.score.picture import score_picture

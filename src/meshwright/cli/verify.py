@@ -34,7 +34,7 @@ def verify(
     if real is not None and full:
         raise InvalidInput("--full is about fake tensors, and --real trains a small model; leave out one or the other")
     inputs, plan = inputs_and_plan(context, asked, legal=real is None)
-    from meshwright.answers.progress import stoppable_progress
+    from meshwright.answers.progress.progress import stoppable_progress
 
     with stoppable_progress(time_limit, "Running ranks on PyTorch", patience_s=0.0) as progress:
         verified = progress.at_once(

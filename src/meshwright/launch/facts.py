@@ -7,7 +7,7 @@ from dataclasses import fields
 from meshwright.cost.batch_overlap import overlaps_micro_batches
 from meshwright.cost.comms.tensor import hidden_share
 from meshwright.cost.compute.experts import dispatches_fused
-from meshwright.cost.memory.optimizer_states import optimizer_bytes
+from meshwright.cost.optimizer_states import optimizer_bytes
 from meshwright.cost.shard import vocabulary_rows
 from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.plan import Plan

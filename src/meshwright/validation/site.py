@@ -9,11 +9,11 @@ from pathlib import Path
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.specs.inputs import Inputs
+from meshwright.validation.outcomes import Outcome, outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import Case
 from meshwright.validation.rows.siblings import as_known
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import Outcome, outcomes_of
 
 FASTEST, SLOWEST = 0.5, 8.0
 """Bounds of the search for a site's factor: kernel times there over those on other sites."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from meshwright.answers.assumptions import assumptions
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.compare.training import training_line, training_on
 from meshwright.answers.document.blocks import Block, Figure, Heading, Lines, Paragraph
 from meshwright.answers.document.html import body
@@ -12,9 +12,9 @@ from meshwright.answers.memo.micro_batching import micro_batching
 from meshwright.answers.memo.sections.memory import budget_blocks
 from meshwright.answers.memo.sections.pipeline import timeline_figure
 from meshwright.answers.memo.unfit import Unfit, reasons, unfit
-from meshwright.answers.memo.words import told_tokens
 from meshwright.answers.pictures.focusable import focusable
-from meshwright.answers.plan_table import (
+from meshwright.answers.plans.switched_plan import switched_plan
+from meshwright.answers.plans.table import (
     clearly_leaner,
     front_section,
     other_splits_section,
@@ -25,8 +25,8 @@ from meshwright.answers.plan_table import (
 from meshwright.answers.public.pictures import front_figure, memory_figure, waterfall_figure
 from meshwright.answers.public.plans import MOST_BARS
 from meshwright.answers.screen import assumption_list, headline, memory_table, time_table
-from meshwright.answers.switched_plan import switched_plan
-from meshwright.answers.ways_to_fit import ways_to_fit
+from meshwright.answers.unfit.ways_to_fit import ways_to_fit
+from meshwright.answers.words import told_tokens
 from meshwright.search.constraint_costs import constraint_costs
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.pareto import pareto

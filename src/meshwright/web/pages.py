@@ -13,7 +13,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from meshwright.answers.document.html import page_style
-from meshwright.answers.launch_files import framework_of
+from meshwright.answers.launch.files import framework_of
 from meshwright.errors import InvalidInput
 from meshwright.specs.inputs import Inputs
 from meshwright.version import VERSION

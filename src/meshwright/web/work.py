@@ -12,11 +12,11 @@ from multiprocessing.connection import Connection
 
 from meshwright.answers.document.html import html
 from meshwright.answers.document.pdf import pdf
-from meshwright.answers.launch_files import framework_of, launch_files
-from meshwright.answers.nothing_fits import nothing_fits
-from meshwright.answers.plan_table import plan_document
+from meshwright.answers.launch.files import framework_of, launch_files
+from meshwright.answers.plans.table import plan_document
 from meshwright.answers.public.memo import LOOKED_AT, memo_of
-from meshwright.answers.ways_to_fit import ways_to_fit
+from meshwright.answers.unfit.nothing_fits import nothing_fits
+from meshwright.answers.unfit.ways_to_fit import ways_to_fit
 from meshwright.errors import MeshwrightError
 from meshwright.search.executors import prepare_worker
 from meshwright.search.find import Progress, SearchResult, find

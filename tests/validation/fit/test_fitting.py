@@ -14,10 +14,10 @@ from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import read_runtime
 from meshwright.validation.fit.curves import TIMES, Curve, Refitted, curves_of, follows_of, step_time_under
 from meshwright.validation.fit.fitting import fit_constants
+from meshwright.validation.outcomes import outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import outcomes_of
 from strategies import question
 
 

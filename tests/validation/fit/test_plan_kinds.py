@@ -9,7 +9,7 @@ from statistics import StatisticsError
 import pytest
 
 from meshwright.validation.fit.plan_kinds import plan_kind_difference
-from meshwright.validation.score.outcomes import Outcome
+from meshwright.validation.outcomes import Outcome
 from tables import outcome
 
 

@@ -18,10 +18,10 @@ from meshwright.validation.fit.residuals import (
     residuals_of,
     step_time_residuals,
 )
+from meshwright.validation.outcomes import outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.siblings import BY_WORDS
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import outcomes_of
 
 DENSE = Likeness(group="dense", kind="dense", family="family", runtime="runtime", accelerator="accelerator")
 WITHIN = 0.05

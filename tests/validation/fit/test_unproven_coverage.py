@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from meshwright.validation.fit.unproven import unproven_coverage
-from meshwright.validation.score.outcomes import Outcome
+from meshwright.validation.outcomes import Outcome
 from tables import outcome
 
 KNOWN = (0.0, 0.02, -0.02)

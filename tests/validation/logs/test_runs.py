@@ -13,9 +13,9 @@ from meshwright.errors import InvalidInput
 from meshwright.specs.choices import Recompute
 from meshwright.specs.recompute_modules import names_of
 from meshwright.validation.logs.answer import runs
+from meshwright.validation.outcomes import outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
-from meshwright.validation.score.outcomes import outcomes_of
 from printed import BATCH, PRINTED, SECONDS, megatron
 
 LAUNCH = f"""#!/bin/bash

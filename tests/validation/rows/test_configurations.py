@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.validation.outcomes import outcomes_of
 from meshwright.validation.rows.configurations import Configuration, configurations
 from meshwright.validation.rows.table import Row
-from meshwright.validation.score.outcomes import outcomes_of
 from meshwright.validation.score.score import score_of
 from tables import llama, shipped
 

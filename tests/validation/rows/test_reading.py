@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from meshwright.answers.records import json_of
 from meshwright.errors import InvalidInput
+from meshwright.validation.outcomes import Outcome
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import COLUMNS, COUNTS, FIGURES, Row
-from meshwright.validation.score.outcomes import Outcome
 from meshwright.validation.score.score import score_of
 from tables import llama, outcome_of_row, shipped
 

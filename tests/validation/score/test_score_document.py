@@ -12,8 +12,8 @@ from rich.console import Console
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.records import json_of
 from meshwright.cost.memory.fit import Verdict
+from meshwright.validation.outcomes import Outcome
 from meshwright.validation.score.configurations_csv import COLUMNS, configurations_csv
-from meshwright.validation.score.outcomes import Outcome
 from meshwright.validation.score.score import score_of, verdict_counts
 from meshwright.validation.score.screen import score_screen
 from tables import judged, llama, outcome, outcome_of_row

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from meshwright.answers.pictures.svg import WIDTH
-from meshwright.validation.score.outcomes import Outcome
+from meshwright.validation.outcomes import Outcome
 from meshwright.validation.score.picture import LEFT, SIDE, TOP, score_picture
 from tables import outcome
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from meshwright.answers.compare.premises import Contradiction, cluster_premise
 from meshwright.answers.compare.training import Deadline, Training, deadline_of, training_of
-from meshwright.answers.nothing_fits import error_document, nothing_fits_or_stopped
 from meshwright.answers.step_parts import from_peak
+from meshwright.answers.unfit.nothing_fits import error_document, nothing_fits_or_stopped
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, MeshwrightError, NothingFits, Stopped
 from meshwright.search import fan_out

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from meshwright.answers.assumptions import assumptions
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.compare.attributed import attributed
 from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
 from meshwright.answers.compare.one_plan_table import one_plan_entry, one_plan_section
 from meshwright.answers.compare.training import Deadline, Outlook, Training, days_interval, deadline_entry
-from meshwright.answers.constraint_lines import constraint_lines, constraints_entry
 from meshwright.answers.document.blocks import Block, Heading, Lines, Table, Toned
+from meshwright.answers.experts.routing import routing_lines
 from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.plans.constraint_lines import constraint_lines, constraints_entry
+from meshwright.answers.plans.ties import fastest_lines, unpublished_lines
 from meshwright.answers.records import document_of
-from meshwright.answers.routing import routing_lines
 from meshwright.answers.screen import assumption_list, headline, links, model_words, verdict_cell, without_plan
 from meshwright.answers.step_parts import ALL_NAMES
-from meshwright.answers.ties import fastest_lines, unpublished_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
 from meshwright.specs.inputs import Inputs

@@ -8,10 +8,10 @@ from typing import Any
 
 from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
-from meshwright.answers.memo.words import listed
 from meshwright.answers.pace import SAME, longer, pace_of, pace_or_same
 from meshwright.answers.records import priced_plan
 from meshwright.answers.screen import verdict_cell
+from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan

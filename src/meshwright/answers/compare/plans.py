@@ -9,8 +9,8 @@ from meshwright.answers.compare.dropped import side_words
 from meshwright.answers.compare.named import Named
 from meshwright.answers.compare.premises import Contradiction, plan_premise
 from meshwright.answers.compare.training import Training, training_of
+from meshwright.answers.plans.ties import reasons
 from meshwright.answers.step_parts import from_peak, why_lost
-from meshwright.answers.ties import reasons
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import Fault, IllegalPlan

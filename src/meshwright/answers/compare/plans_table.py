@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from meshwright.answers.assumptions import assumptions
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.compare.attributed import attributed
 from meshwright.answers.compare.dropped import drops_tokens
 from meshwright.answers.compare.plans import Column, PlanComparison
 from meshwright.answers.document.blocks import Block, Lines, Table, Toned
+from meshwright.answers.experts.routing import routing_lines
 from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.plans.ties import unpublished_lines
 from meshwright.answers.records import document_of, priced_plan
-from meshwright.answers.routing import routing_lines
 from meshwright.answers.screen import assumption_list, headline, verdict_cell
 from meshwright.answers.step_parts import ALL_NAMES
-from meshwright.answers.ties import unpublished_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.search.variation import question_changes
 from meshwright.units import GIB, format_count, format_seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from meshwright.answers.plan_legend import legend
+from meshwright.answers.plans.legend import legend
 from meshwright.errors import InvalidInput, quoted
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.sensitivity import SHORT

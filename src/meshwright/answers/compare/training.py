@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from meshwright.answers.basis.uncertainty import step_time_interval
 from meshwright.answers.plan_file import nodes_entry
 from meshwright.answers.records import fields_of
-from meshwright.answers.uncertainty import step_time_interval
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, UnknownName, quoted
 from meshwright.search.fewest_nodes import Limit, fewest_nodes

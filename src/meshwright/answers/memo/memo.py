@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from meshwright.answers.baseline import Baseline
+from meshwright.answers.launch.baseline import Baseline
 from meshwright.answers.memo.bottleneck import Bottleneck, bottleneck, most_saved
 from meshwright.answers.memo.budget import Budgets, budgets
 from meshwright.answers.memo.exchanges import ExchangeLine, exchanges
@@ -14,9 +14,9 @@ from meshwright.answers.memo.micro_batching import MicroBatching, micro_batching
 from meshwright.answers.memo.mitigation import Mitigation, mitigation
 from meshwright.answers.memo.other_questions import OtherQuestion, other_questions
 from meshwright.answers.memo.scaling import Point, Scaling, doublings, scaling
-from meshwright.answers.switched_plan import SwitchedPlan, switched_plan
-from meshwright.answers.switches import Switches, switches_of
-from meshwright.answers.ways_to_fit import ways_to_fit
+from meshwright.answers.plans.switched_plan import SwitchedPlan, switched_plan
+from meshwright.answers.plans.switches import Switches, switches_of
+from meshwright.answers.unfit.ways_to_fit import ways_to_fit
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import IllegalPlan, InvalidInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from meshwright.answers.trace import play_pipeline
+from meshwright.answers.explain.trace import play_pipeline
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.microbatches import group_sizes

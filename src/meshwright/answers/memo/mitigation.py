@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshwright.answers.memo.bottleneck import Bottleneck
+from meshwright.answers.plans.switches import Switch, Switches
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
-from meshwright.answers.switches import Switch, Switches
 from meshwright.cost.estimate import Estimate
 from meshwright.specs.inputs import Inputs
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshwright.answers.assumptions import assumptions
-from meshwright.answers.baseline import baseline_entry
-from meshwright.answers.constraint_lines import constraints_entry
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.document.blocks import Document
-from meshwright.answers.expert_degrees import expert_degrees
-from meshwright.answers.expert_parts import expert_parts
-from meshwright.answers.launch_file import launch_file_entry
+from meshwright.answers.experts.degrees import expert_degrees
+from meshwright.answers.experts.parts import expert_parts
+from meshwright.answers.launch.baseline import baseline_entry
+from meshwright.answers.launch.existing import launch_file_entry
 from meshwright.answers.memo.budget import Budgets
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.micro_batching import MicroBatching, idle_share
@@ -24,12 +23,13 @@ from meshwright.answers.memo.sections.memory import memory_section
 from meshwright.answers.memo.sections.pipeline import pipeline_section
 from meshwright.answers.memo.sections.plan import plan_section, premises_section, reason_lost
 from meshwright.answers.memo.sections.precision import precision_section
-from meshwright.answers.memo.words import job_details, sequences
 from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.plans.constraint_lines import constraints_entry
+from meshwright.answers.plans.switched_plan import switched_entry
 from meshwright.answers.records import document_of, fields_of, priced_plan
 from meshwright.answers.screen import constraint_words
-from meshwright.answers.switched_plan import switched_entry
-from meshwright.answers.ways_to_fit import ways_entry
+from meshwright.answers.unfit.ways_to_fit import ways_entry
+from meshwright.answers.words import job_details, sequences
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import active_parameter_count, parameter_count
 from meshwright.units import format_count

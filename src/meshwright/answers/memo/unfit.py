@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from meshwright.answers.assumptions import assumptions
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.compare.training import Training, training_on
 from meshwright.answers.document.blocks import Block, Bullets, Callout, Document, Heading, Paragraph, Table
 from meshwright.answers.memo.budget import Budgets, budgets
 from meshwright.answers.memo.output import SCHEMA, budgets_entry, subtitle
 from meshwright.answers.memo.sections.memory import budget_blocks
-from meshwright.answers.memo.words import SIGNATURE, accelerators, capitalised, listed, percent, times, told_tokens
-from meshwright.answers.nothing_fits import change_words, remedy_entry
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of
+from meshwright.answers.unfit.nothing_fits import change_words, remedy_entry
+from meshwright.answers.words import SIGNATURE, accelerators, capitalised, listed, percent, times, told_tokens
 from meshwright.search.find import SearchResult
 from meshwright.search.least_states import whole_states
 from meshwright.search.published import unpublished

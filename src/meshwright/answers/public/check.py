@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from meshwright.answers.check_table import PlanCheck, check_document, check_of, check_screen
+from meshwright.answers.document.answer import Answer
 from meshwright.answers.document.blocks import Block
-from meshwright.answers.public.answer import Answer
+from meshwright.answers.explain.check import PlanCheck, check_document, check_of, check_screen
 from meshwright.arguments import checked
 from meshwright.layout.plan import Plan
 from meshwright.reprs import list_of

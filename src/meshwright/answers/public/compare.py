@@ -14,8 +14,8 @@ from meshwright.answers.compare.named import named_layouts
 from meshwright.answers.compare.plans import PlanComparison, compare_plans
 from meshwright.answers.compare.plans_table import plans_document, plans_screen
 from meshwright.answers.compare.training import prices_of
+from meshwright.answers.document.answer import Answer
 from meshwright.answers.document.blocks import Block
-from meshwright.answers.public.answer import Answer
 from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from meshwright.answers.alternatives import cheap_search
+from meshwright.answers.document.answer import Answer
 from meshwright.answers.document.blocks import Block
-from meshwright.answers.explain_table import explain_document, explain_screen
-from meshwright.answers.public.answer import Answer
+from meshwright.answers.explain.alternatives import cheap_search
+from meshwright.answers.explain.table import explain_document, explain_screen
 from meshwright.answers.public.pictures import memory_figure, waterfall_figure
 from meshwright.arguments import checked
 from meshwright.cost.estimate import Estimate

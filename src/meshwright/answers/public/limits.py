@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from typing import Any
 
+from meshwright.answers.document.answer import Answer
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.limits_table import limits_document, limits_screen
-from meshwright.answers.nothing_fits import nothing_fits
-from meshwright.answers.public.answer import Answer
+from meshwright.answers.unfit.nothing_fits import nothing_fits
 from meshwright.arguments import checked
 from meshwright.reprs import list_of
 from meshwright.search.fewest_nodes import Limit

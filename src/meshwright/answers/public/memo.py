@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshwright.answers.baseline import Baseline
+from meshwright.answers.document.answer import Answer
 from meshwright.answers.document.blocks import Block, Document
+from meshwright.answers.launch.baseline import Baseline
 from meshwright.answers.memo.memo import memo as figures_of
 from meshwright.answers.memo.memo import usual_baseline
 from meshwright.answers.memo.output import memo_document, memo_entry
 from meshwright.answers.memo.unfit import unfit, unfit_document, unfit_entry
 from meshwright.answers.memo.write import memo_files, write_memo
-from meshwright.answers.public.answer import Answer
 from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
 from meshwright.reprs import list_of

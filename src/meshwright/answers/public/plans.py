@@ -6,10 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from meshwright.answers.document.answer import Answer
 from meshwright.answers.document.blocks import Block
-from meshwright.answers.public.answer import Answer
-from meshwright.answers.switched_plan import SwitchedPlan, switched_plan
-from meshwright.answers.ways_to_fit import ways_to_fit
+from meshwright.answers.plans.switched_plan import SwitchedPlan, switched_plan
+from meshwright.answers.unfit.ways_to_fit import ways_to_fit
 from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
 from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
@@ -54,8 +54,8 @@ class PlanAnswer(Answer, SearchResult):
         where there is no such plan, no such writer or the folder cannot be written, `NothingFits` where the nearest
         plan does not fit in memory.
         """
-        from meshwright.answers.launch_files import framework_of, launch_files
-        from meshwright.answers.launch_folder import write_folder
+        from meshwright.answers.launch.files import framework_of, launch_files
+        from meshwright.answers.launch.folder import write_folder
 
         plans = [each.plan for each in (*self.best, *self.other_splits)]
         if not 1 <= rank <= len(plans):
@@ -67,13 +67,13 @@ class PlanAnswer(Answer, SearchResult):
 
     def to_dict(self) -> dict[str, Any]:
         """The plan file, as `meshwright plan --json` prints it."""
-        from meshwright.answers.plan_table import plan_document
+        from meshwright.answers.plans.table import plan_document
 
         return plan_document(self, costs=self.constraint_costs, switched=self.switched_plan, ways=self.ways_to_fit)
 
     def blocks(self) -> tuple[Block, ...]:
         """The question, the best plan with its verdict, the ranking, and pictures of memory and time."""
-        from meshwright.answers.plan_table import plan_summary
+        from meshwright.answers.plans.table import plan_summary
         from meshwright.answers.public.pictures import memory_figure, waterfall_figure
 
         pictures = memory_figure(self.best[:MOST_BARS], self.inputs), waterfall_figure(self.best[0], self.inputs)

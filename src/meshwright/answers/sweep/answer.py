@@ -10,12 +10,12 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from meshwright.answers.basis.uncertainty import step_time_interval
 from meshwright.answers.compare.clusters import limiting_part
 from meshwright.answers.compare.training import training_of
-from meshwright.answers.nothing_fits import shortfall_words
 from meshwright.answers.sweep.all_plans import write_all_plans
 from meshwright.answers.sweep.columns import REFUSED, UNFIT, Row, Status, plan_cells
-from meshwright.answers.uncertainty import step_time_interval
+from meshwright.answers.unfit.nothing_fits import shortfall_words
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput
 from meshwright.search.executors import stopped_by_parent

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from meshwright.answers.document.answer import Answer
 from meshwright.answers.document.blocks import Block
-from meshwright.answers.public.answer import Answer
 from meshwright.answers.sweep.answer import Batch, answers_of, planner_hash, sizes_of
 from meshwright.answers.sweep.columns import COLUMNS, REFUSED, Row, labels_of
 from meshwright.answers.sweep.folder import SweepFolder, opened

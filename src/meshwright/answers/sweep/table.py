@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.answers.document.blocks import Block, Lines, Table, Toned
-from meshwright.answers.memo.words import plural
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import TONES, without_plan
 from meshwright.answers.sweep.columns import REFUSED, Row
 from meshwright.answers.sweep.figures import limiting_words
 from meshwright.answers.sweep.series import differing, words_of
+from meshwright.answers.words import plural
 from meshwright.units import GIB, format_seconds
 
 SCHEMA = "meshwright.sweep/1"

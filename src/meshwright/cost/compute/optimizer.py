@@ -5,7 +5,7 @@ from __future__ import annotations
 from meshwright.arrays import Floats, Numbers, smaller, where
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.slowdown import slowdown
-from meshwright.cost.memory.optimizer_states import casts_gradients, optimizer_bytes
+from meshwright.cost.optimizer_states import casts_gradients, optimizer_bytes
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs

@@ -9,10 +9,10 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, larger, smaller, some, where
 from meshwright.cost.memory.in_flight import InFlight
-from meshwright.cost.memory.optimizer_states import casts_gradients, device_optimizer_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters
 from meshwright.cost.memory.stage_parameters import StageParameters, largest_layer, stage_parameters
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
+from meshwright.cost.optimizer_states import casts_gradients, device_optimizer_bytes
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import vocabulary_rows
 from meshwright.distinct import combined, rows_of, spread

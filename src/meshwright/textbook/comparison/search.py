@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from meshwright.answers.nothing_fits import nothing_fits
+from meshwright.answers.unfit.nothing_fits import nothing_fits
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import IllegalPlan, NotModelled

@@ -17,9 +17,9 @@ from meshwright.search.stop import Progress
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.inputs import Inputs
+from meshwright.validation.outcomes import Outcome
 from meshwright.validation.rows.reading import Case
 from meshwright.validation.rows.settings import stand_ins
-from meshwright.validation.score.outcomes import Outcome
 
 TIMES = np.array([0.9, 1.0, 1.1, 1.2, 1.35, 1.6, 2.2])
 """Values of a group of constants, multiplied, at which a run is priced."""

@@ -20,7 +20,7 @@ from meshwright.validation.fit.residuals import (
     memory_residuals,
     step_time_residuals,
 )
-from meshwright.validation.score.outcomes import NOT_REACHED, Outcome
+from meshwright.validation.outcomes import NOT_REACHED, Outcome
 
 STEPS = np.arange(0.9, 2.0, 0.01)
 """Values that every constant is tried at."""

@@ -11,8 +11,8 @@ from meshwright.layout.plans import Plans
 from meshwright.search.kinds import kinds
 from meshwright.specs.residuals import Likeness
 from meshwright.validation.fit.residuals import step_time_residuals
+from meshwright.validation.outcomes import Outcome
 from meshwright.validation.rows.reading import Case
-from meshwright.validation.score.outcomes import Outcome
 
 FEWEST = 2
 """Runs of one kind that have a mean."""

@@ -11,9 +11,9 @@ import numpy as np
 from meshwright.specs.predictive import of_a_new_source
 from meshwright.specs.residuals import Cell, Likeness, Quantity, Residuals, Unseen, like, like_memory, residuals
 from meshwright.validation.fit.effects import effects
+from meshwright.validation.outcomes import Outcome, Pair
 from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.rows.siblings import BY_WORDS
-from meshwright.validation.score.outcomes import Outcome, Pair
 
 
 class Residual(NamedTuple):

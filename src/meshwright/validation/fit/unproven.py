@@ -19,8 +19,8 @@ from meshwright.search.published import (
 )
 from meshwright.specs.predictive import of_a_new_source, of_an_unproven_kind
 from meshwright.validation.fit.residuals import Coverage, counted, residuals_of, step_time_residuals
+from meshwright.validation.outcomes import Outcome
 from meshwright.validation.rows.reading import Case
-from meshwright.validation.score.outcomes import Outcome
 
 
 def unproven_coverage(outcomes: Sequence[Outcome]) -> Coverage:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
+from meshwright.answers.document.answer import Answer
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.files import writable, write_whole
-from meshwright.answers.public.answer import Answer
 from meshwright.arguments import checked
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.reprs import list_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meshwright.answers.uncertainty import Interval, step_time_interval
+from meshwright.answers.basis.uncertainty import Interval, step_time_interval
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
@@ -15,9 +15,9 @@ from meshwright.reprs import lines_of
 from meshwright.text_files import csv_text
 from meshwright.units import format_seconds
 from meshwright.validation.logs.log import RunLog
+from meshwright.validation.outcomes import KINDS, Pair, predicted_gib
 from meshwright.validation.rows.table import COLUMNS, Row
 from meshwright.validation.rows.written import row_of
-from meshwright.validation.score.outcomes import KINDS, Pair, predicted_gib
 
 ARGUMENTS = {
     "tensor_model_parallel_size": "tp",

@@ -11,7 +11,7 @@ from meshwright.launch.imports.question import LaunchQuestion
 from meshwright.units import GIB, format_gib, format_seconds
 from meshwright.validation.logs.log import RunLog
 from meshwright.validation.logs.runs import MeasuredRun
-from meshwright.validation.score.outcomes import Pair
+from meshwright.validation.outcomes import Pair
 
 SCHEMA = "meshwright.runs/1"
 SHOWN = 8

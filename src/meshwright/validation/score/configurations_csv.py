@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from meshwright.specs.residuals import Quantity
 from meshwright.text_files import csv_text
 from meshwright.validation.fit.residuals import interval
-from meshwright.validation.score.outcomes import Outcome, Pair
+from meshwright.validation.outcomes import Outcome, Pair
 
 COLUMNS = (
     *("id", "rows", "dataset", "quality", "model", "gpus", "plan"),

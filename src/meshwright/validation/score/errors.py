@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from meshwright.validation.score.outcomes import Outcome, Pair
+from meshwright.validation.outcomes import Outcome, Pair
 
 K = TypeVar("K", bound=Hashable)
 ROUND = 12

@@ -19,8 +19,8 @@ from meshwright.answers.pictures.svg import (
     number,
     round_step,
 )
+from meshwright.validation.outcomes import Outcome, Pair
 from meshwright.validation.score.errors import Quantity, memory, step_time
-from meshwright.validation.score.outcomes import Outcome, Pair
 
 LEFT, TOP, SIDE, BETWEEN = 56, 34, 300, 80
 """Units before the first field and above both, of each field's sides, and between them."""

@@ -18,8 +18,8 @@ from meshwright.search.ties import Ranks, complexity, risk_points, tied_rows
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.residuals import OrderError
 from meshwright.validation.fit.plan_kinds import plan_kind_difference
+from meshwright.validation.outcomes import Outcome
 from meshwright.validation.score.errors import grouped
-from meshwright.validation.score.outcomes import Outcome
 
 SAME_JOB = (
     *("dataset", "model", "layers", "gpu", "num_gpus", "seq_len", "global_batch_size", "precision"),

@@ -9,6 +9,7 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.specs.precision import read_precision
 from meshwright.specs.residuals import residuals
 from meshwright.validation.fit.residuals import Coverage, coverage, memory_residuals, step_time_residuals
+from meshwright.validation.outcomes import KINDS, Outcome
 from meshwright.validation.rows.table import UNKNOWN
 from meshwright.validation.score.errors import (
     Errors,
@@ -19,7 +20,6 @@ from meshwright.validation.score.errors import (
     memory_of,
     step_time,
 )
-from meshwright.validation.score.outcomes import KINDS, Outcome
 from meshwright.validation.score.ranking import Ranking, rankings
 
 BREAKDOWNS: dict[str, Callable[[Outcome], str]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from textwrap import shorten
 
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
-from meshwright.answers.memo.words import plural
+from meshwright.answers.words import plural
 from meshwright.search.published import AS_FAST
 from meshwright.validation.score.errors import Errors
 from meshwright.validation.score.score import Score

@@ -8,19 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from meshwright.answers.document.answer import Answer
 from meshwright.answers.document.blocks import Block, Lines
-from meshwright.answers.public.answer import Answer
 from meshwright.answers.records import json_of
 from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
 from meshwright.reprs import lines_of
 from meshwright.search.stop import Progress
 from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
+from meshwright.validation.outcomes import Outcome, outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.siblings import BY_WORDS, as_known, as_strangers
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.configurations_csv import figures
-from meshwright.validation.score.outcomes import Outcome, outcomes_of
 from meshwright.validation.score.score import Score, score_of
 from meshwright.validation.score.screen import score_screen
 from meshwright.validation.score.where import row_filter, unmatched

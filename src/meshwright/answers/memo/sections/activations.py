@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from meshwright.answers.document.blocks import Block, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.words import percent, plural
+from meshwright.answers.words import percent, plural
 from meshwright.cost.estimate import Estimate
 from meshwright.units import GIB, format_gib, format_seconds
 

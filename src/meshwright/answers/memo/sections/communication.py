@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from meshwright.answers.crossing import nothing_fits_inside
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
-from meshwright.answers.expert_tables import expert_tables
+from meshwright.answers.experts.routing import routing_lines
+from meshwright.answers.experts.tables import expert_tables
 from meshwright.answers.memo.exchanges import NAMES, tensor_seconds_apart
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.scaling import scaling_section
-from meshwright.answers.memo.words import percent, plural
-from meshwright.answers.routing import routing_lines
+from meshwright.answers.plans.crossing import nothing_fits_inside
+from meshwright.answers.words import percent, plural
 from meshwright.layout.groups import expert_data_ranks, sharding_ranks
 from meshwright.units import GIGA, format_bandwidth, format_bytes, format_seconds
 

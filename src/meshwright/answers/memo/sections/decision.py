@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from meshwright.answers.baseline import Baseline, beside
+from meshwright.answers.basis.uncertainty import step_time_interval
 from meshwright.answers.compare.dropped import recommended_words
 from meshwright.answers.compare.training import days_interval, training_on
 from meshwright.answers.document.blocks import Block, Bullets, Callout, Heading, Paragraph, Table
+from meshwright.answers.launch.baseline import Baseline, beside
+from meshwright.answers.launch.unlaunched import unlaunched
 from meshwright.answers.memo.bottleneck import GROWS
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.mitigation import mitigation_words
 from meshwright.answers.memo.sections.risk import risk_words
-from meshwright.answers.memo.words import SIGNATURE, accelerators, in_words, percent, plural, times, told_tokens
-from meshwright.answers.nothing_fits import HOPELESS, change_words, remedy_words
 from meshwright.answers.pace import pace
+from meshwright.answers.plans.ties import proven_words, reasons, tied_share
 from meshwright.answers.screen import TONES
-from meshwright.answers.ties import proven_words, reasons, tied_share
-from meshwright.answers.uncertainty import step_time_interval
-from meshwright.answers.unlaunched import unlaunched
+from meshwright.answers.unfit.nothing_fits import HOPELESS, change_words, remedy_words
+from meshwright.answers.words import SIGNATURE, accelerators, in_words, percent, plural, times, told_tokens
 from meshwright.cost.estimate import Estimate
 from meshwright.units import format_count, format_gib, format_seconds
 

@@ -8,12 +8,12 @@ from meshwright.answers.document.blocks import Block, Callout, Figure, Heading, 
 from meshwright.answers.memo.bottleneck import GROWS, LOCAL, Bottleneck
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.scaling import Point
-from meshwright.answers.memo.words import accelerators, listed, percent
 from meshwright.answers.pace import longer, pace
 from meshwright.answers.pictures.waterfall import waterfall_picture
+from meshwright.answers.plans.switches import WORTH
+from meshwright.answers.plans.ties import reasons
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
-from meshwright.answers.switches import WORTH
-from meshwright.answers.ties import reasons
+from meshwright.answers.words import accelerators, listed, percent
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.sensitivity import PricedChange

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from meshwright.answers.basis.uncertainty import margin_line
 from meshwright.answers.document.blocks import Block, Figure, Heading, Paragraph, Table
 from meshwright.answers.memo.budget import Budgets
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.activations import activations
-from meshwright.answers.memo.words import percent, plural, times
 from meshwright.answers.pace import pace
 from meshwright.answers.pictures.memory import MOST, MemoryBar, is_cut, memory_picture
+from meshwright.answers.plans.ties import unpublished_lines
 from meshwright.answers.screen import eighty_percent_words
-from meshwright.answers.ties import unpublished_lines
-from meshwright.answers.uncertainty import margin_line
+from meshwright.answers.words import percent, plural, times
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import Verdict

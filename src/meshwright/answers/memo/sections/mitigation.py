@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.words import capitalised, percent
-from meshwright.answers.switches import WORTH
+from meshwright.answers.plans.switches import WORTH
+from meshwright.answers.words import capitalised, percent
 from meshwright.cost.memory.fit import Verdict
 from meshwright.units import format_seconds
 

@@ -8,8 +8,8 @@ from meshwright.answers.document.blocks import Block, Figure, Heading, Paragraph
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.micro_batching import MicroBatching, bubble_share, idle_share
 from meshwright.answers.memo.sections.plan import reason_lost
-from meshwright.answers.memo.words import percent, plural
 from meshwright.answers.pictures.pipeline import PipelineChart, pipeline_picture
+from meshwright.answers.words import percent, plural
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.schedules.records import SCHEDULE_NAMES

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from meshwright.answers.assumptions import assumptions
-from meshwright.answers.baseline import baseline_lines
-from meshwright.answers.constraint_lines import constraint_lines
+from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Paragraph, Table
+from meshwright.answers.launch.baseline import baseline_lines
 from meshwright.answers.links import axes, placement_words
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.words import accelerators, percent, plural, sequences
 from meshwright.answers.pace import longer, pace
+from meshwright.answers.plans.constraint_lines import constraint_lines
+from meshwright.answers.plans.switched_plan import switched_lines
+from meshwright.answers.plans.ties import published_run_words, reasons, unpublished_lines
 from meshwright.answers.step_parts import why_lost
-from meshwright.answers.switched_plan import switched_lines
-from meshwright.answers.ties import published_run_words, reasons, unpublished_lines
+from meshwright.answers.words import accelerators, percent, plural, sequences
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.settings import launch_settings
 from meshwright.layout.groups import sharding_ranks

@@ -8,8 +8,8 @@ from math import log2
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Paragraph, Table
 from meshwright.answers.memo.exchanges import HOST
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.words import listed, plural, times
-from meshwright.cost.memory.optimizer_states import optimizer_bytes
+from meshwright.answers.words import listed, plural, times
+from meshwright.cost.optimizer_states import optimizer_bytes
 from meshwright.layout.plan import Plan
 from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.inputs import Inputs

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from meshwright.answers.basis.uncertainty import step_time_interval
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.words import percent
 from meshwright.answers.pace import longer
-from meshwright.answers.ties import most_published
-from meshwright.answers.uncertainty import step_time_interval
+from meshwright.answers.plans.ties import most_published
+from meshwright.answers.words import percent
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import MOST_CERTAIN
 from meshwright.search.constrained import satisfies

@@ -8,8 +8,8 @@ from meshwright.answers.document.blocks import Block, Figure, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.micro_batching import bubble_share
 from meshwright.answers.memo.scaling import Point
-from meshwright.answers.memo.words import accelerators, listed, percent, plural, times
 from meshwright.answers.pictures.scaling import ScalingPoint, scaling_picture
+from meshwright.answers.words import accelerators, listed, percent, plural, times
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.units import GIB, format_count, format_seconds

@@ -1,0 +1,82 @@
+"""Explain brief: one plan on one screen of 40 lines; `--more` prints the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from meshwright.answers.basis.assumptions import assumptions
+from meshwright.answers.brief import Blocks, asked_lines, legend_lines, part_lines
+from meshwright.answers.document.blocks import Lines
+from meshwright.answers.explain.alternatives import knobs_section, neighbours, neighbours_section
+from meshwright.answers.explain.table import explain_lines
+from meshwright.answers.explain.varied_plan import variation_section
+from meshwright.answers.unfit.rescue import Rescue, rescue
+from meshwright.cost.estimate import Estimate
+from meshwright.search.find import SearchResult
+from meshwright.search.sensitivity import Sensitivity, sensitivity
+from meshwright.search.variation import Variation
+from meshwright.specs.inputs import Inputs
+
+
+class ExplainLength(NamedTuple):
+    """How much an answer of `explain` shows beside its plan."""
+
+    others: int = 2
+    changes: int = 5
+    legend: bool = True
+    parts: bool = True
+    """Where memory and time go."""
+
+
+EXPLAIN_LENGTHS = (
+    ExplainLength(),
+    *(ExplainLength(*each, legend=False) for each in ((2, 5), (1, 5), (0, 5), (0, 3))),
+    *(ExplainLength(0, changes, legend=False, parts=False) for changes in (3, 0)),
+)
+"""The longest first."""
+
+
+def explain_briefs(
+    estimate: Estimate, inputs: Inputs, near: SearchResult | None = None, variation: Variation | None = None
+) -> Iterator[Blocks]:
+    """Ever shorter answers: the plan with its verdict, where memory and time go, the best other plans and the changes
+    that gain most.
+
+    near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is.
+    """
+    priced = sensitivity(estimate, inputs)
+    rescued = rescue(estimate, priced, near)
+    return (_explain_brief(estimate, inputs, near, variation, priced, rescued, each) for each in EXPLAIN_LENGTHS)
+
+
+def _explain_brief(
+    estimate: Estimate,
+    inputs: Inputs,
+    near: SearchResult | None,
+    variation: Variation | None,
+    priced: Sensitivity,
+    rescued: Rescue | None,
+    length: ExplainLength,
+) -> Blocks:
+    others = near is not None and neighbours(near, estimate) and length.others
+    parts = *(part_lines(estimate) if length.parts else ()), *legend_lines(estimate, length.legend)
+    return (
+        asked_lines(inputs),
+        explain_lines(estimate, inputs),
+        *(variation_section(estimate, variation) if variation else ()),
+        *([Lines(parts)] if parts else []),
+        *(neighbours_section(estimate, near, shown=length.others, most=1) if others else ()),
+        *knobs_section(estimate, priced, rescued, shown=length.changes),
+        Lines(
+            (
+                "--more prints memory and time in full, stages, placement, other plans, every change and all "
+                f"{len(assumptions(inputs))} assumptions.",
+            )
+        ),
+    )
+
+
+def explain_stopped(estimate: Estimate, inputs: Inputs) -> Blocks:
+    """The same without other plans and changes, which were not looked at."""
+    return asked_lines(inputs), explain_lines(estimate, inputs), Lines(part_lines(estimate))

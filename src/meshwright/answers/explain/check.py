@@ -1,0 +1,164 @@
+"""The check: one plan against every rule of its runtime, and what its launch must set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from meshwright.answers.context_length import beyond_positions
+from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Toned
+from meshwright.answers.explain.varied_plan import variation_lines
+from meshwright.answers.launch.unlaunched import LaunchRefusal, unlaunched, unlaunched_entry, unlaunched_lines
+from meshwright.answers.plans.unaligned import UnalignedSize, unaligned_entry, unaligned_lines, unaligned_sizes
+from meshwright.answers.records import document_of, json_of
+from meshwright.answers.screen import fit_words, headline
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.step import estimate_each
+from meshwright.launch.imports.demands import FileRule
+from meshwright.launch.settings import LaunchSetting, launch_settings
+from meshwright.layout.legality import faults, require_counts, rules_of
+from meshwright.layout.plan import Plan
+from meshwright.search.stop import Progress
+from meshwright.search.variation import Variation
+from meshwright.specs.inputs import Inputs
+
+SCHEMA = "meshwright.check/1"
+WHEN = {
+    "late": "late: the framework notices only after it has started",
+    "silently": "silently: the framework does something else without a word",
+}
+"""What the marks of rules mean that are not enforced at the start."""
+
+
+class RuleCheck(NamedTuple):
+    """Whether a plan keeps one rule."""
+
+    name: str
+    kept: bool
+    source: str
+    """Where the framework looks at it, or what it means."""
+    enforced: str
+    """When the framework enforces it."""
+    reason: str | None
+    """What is wrong, with the nearest legal change; None where the plan keeps it."""
+    about: Literal["plan", "file"] = "plan"
+    """Whether it is of the plan, or of the launch file that it was read from."""
+
+
+@dataclass(frozen=True)
+class PlanCheck:
+    """One plan, checked against its runtime."""
+
+    runtime: str
+    version: str
+    plan: Plan
+    legal: bool
+    """Whether all rules are kept, also those of its launch file."""
+    rules: tuple[RuleCheck, ...]
+    launch: tuple[LaunchSetting, ...]
+    """What the launch of a legal plan must set besides."""
+    unaligned: tuple[UnalignedSize, ...]
+    """Of a legal plan, sizes of the model that slow its kernels down."""
+    launch_refused: LaunchRefusal | None
+    """Of a legal plan, why the framework cannot launch it; None where it can."""
+    estimate: Estimate | None
+    """Of a plan that breaks no rule of its own, its price."""
+
+    @property
+    def breaks_plan_rules(self) -> bool:
+        """Whether it is the plan, and not only its launch file, that breaks a rule."""
+        return any(not rule.kept and rule.about == "plan" for rule in self.rules)
+
+
+def check_of(plan: Plan, inputs: Inputs, file_rules: Sequence[FileRule] = ()) -> PlanCheck:
+    """Whether a plan is legal, by every rule of its runtime, what its launch must set, and which sizes slow it down.
+
+    file_rules: of the launch file that it was read from. Raises `IllegalPlan` for counts below 1.
+    """
+    require_counts(plan)
+    broken = {fault.where: fault.what for fault in faults(plan, inputs)}
+    sources = {**inputs.runtime.checks, **{rule.name: rule for rule in inputs.runtime.rules}}
+    rules = tuple(
+        RuleCheck(
+            name=rule.name,
+            kept=rule.name not in broken,
+            source=sources[rule.name].source if rule.name in sources else f"meshwright: {rule.summary}",
+            enforced=sources[rule.name].enforced if rule.name in sources else "at start",
+            reason=broken.get(rule.name),
+        )
+        for rule in rules_of(inputs)
+    )
+    of_the_file = (
+        RuleCheck(
+            name=rule.name,
+            kept=rule.kept,
+            source=rule.source,
+            enforced="at start",
+            reason=rule.reason or None,
+            about="file",
+        )
+        for rule in file_rules
+    )
+    rules = (*rules, *of_the_file)
+    legal = all(rule.kept for rule in rules)
+    launch = () if broken else tuple(launch_settings(plan, inputs))
+    estimate = None if broken else estimate_each([plan], inputs)[0]
+    unaligned = unaligned_sizes(estimate, inputs) if estimate else ()
+    refused = None if broken else unlaunched(plan, inputs)
+    version = inputs.runtime.version
+    return PlanCheck(inputs.runtime.id, version, plan, legal, rules, launch, unaligned, refused, estimate)
+
+
+def check_document(
+    check: PlanCheck, variation: Variation | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
+    """The check as JSON, each setting of the launch also as people write it.
+
+    variation: of a saved plan, which this one is, with the nearest plan that works where it is illegal; progress: of
+    the search for that one.
+    """
+    settings = [{**json_of(setting), "text": str(setting)} for setting in check.launch]
+    parts = {**vars(check), "name": str(check.plan), "launch": settings}
+    parts["unaligned"] = unaligned_entry(check.unaligned)
+    parts["fit"] = json_of(estimate.fit) if (estimate := parts.pop("estimate")) else None
+    parts |= unlaunched_entry(check.launch_refused)
+    if variation:
+        changes = {"changed": variation.named, "follows": variation.follows, "saved": variation.saved}
+        parts["variation"] = changes | {
+            "nearest": variation.nearest_plan(progress) if check.breaks_plan_rules else None
+        }
+    return document_of(schema=SCHEMA, **parts)
+
+
+def check_screen(
+    check: PlanCheck, inputs: Inputs, variation: Variation | None = None, progress: Progress | None = None
+) -> tuple[Block, ...]:
+    """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it.
+
+    variation: of a saved plan, which this one is; progress: of the search for the nearest plan that works.
+    """
+    count, broken = len(check.rules), sum(not rule.kept for rule in check.rules)
+    verdict = f"refuses it: {broken} of {count} rules broken" if broken else f"accepts it: all {count} rules pass"
+    answer = f"Plan: **{check.plan}**", f"{check.runtime} ({check.version}) {verdict}"
+    changes = variation_lines(variation) if variation else ()
+    nearest = (
+        [f"To make it legal: {variation.nearest_words(progress)}"] if variation and check.breaks_plan_rules else []
+    )
+    sizes = *unaligned_lines(check.unaligned), *beyond_positions(inputs)
+    warned = *unlaunched_lines(check.launch_refused), *sizes
+    fit = [fit_words(check.estimate)] if check.estimate else []
+    lines = Lines((*answer, *fit, *changes, *nearest, *warned))
+    settings = Bullets(tuple(map(str, check.launch)))
+    launch = (Heading("The launch must set", 3), settings) if check.launch else ()
+    return headline(inputs), lines, _rules(check.rules), *launch
+
+
+def _rules(rules: Sequence[RuleCheck]) -> Table:
+    rows = []
+    for rule in rules:
+        mark = Toned("ok", "good") if rule.kept else Toned("**broken**", "bad")
+        when = f"{rule.enforced}: " if rule.enforced in WHEN else ""
+        rows.append((mark, rule.name, when + (rule.reason or rule.source)))
+    marks = [meaning for when, meaning in WHEN.items() if any(rule.enforced == when for rule in rules)]
+    return Table(("", "rule", "where it is enforced, or what is wrong"), tuple(rows), "lwl", note="\n".join(marks))

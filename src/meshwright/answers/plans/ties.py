@@ -1,0 +1,176 @@
+"""Ties: how many plans are as good as the fastest, and why the recommended one was chosen among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshwright.answers.pace import pace
+from meshwright.answers.records import priced_plan
+from meshwright.answers.words import listed
+from meshwright.cost.estimate import Estimate
+from meshwright.layout.plans import Plans
+from meshwright.search.find import SearchResult
+from meshwright.search.published import Unpublished, is_published, unpublished
+from meshwright.search.published_layouts import FastestRun, fastest_run_of, has_published_layout, is_known_to_work
+from meshwright.search.rank import rank_time_s
+from meshwright.search.ties import AXES, complexity, share_of_layouts, share_of_ties, tied_within
+from meshwright.specs.inputs import Inputs
+from meshwright.units import format_gib, format_seconds
+
+AS_PUBLISHED = "is split as the fastest published run of this model"
+MOST_OPTIONS = 6
+"""Of a published run, to be listed."""
+
+
+def ties_entry(result: SearchResult) -> dict[str, Any]:
+    """How many plans cannot be told from the fastest, up to which share of its step, which one is the fastest, and the
+    best that is split as a published run.
+    """
+    fastest = result.fastest or result.best[0]
+    proven = {"proven": priced_plan(result.proven)} if result.proven else {}
+    return {"share": tied_share(result), "plans": result.equal, "fastest": priced_plan(fastest), **proven}
+
+
+def tie_lines(result: SearchResult) -> list[str]:
+    """That the recommended plan is one of several equal ones, why it was chosen, and what the fastest one is."""
+    best, fastest = result.best[0], result.fastest
+    if fastest is None or result.equal == 1:
+        return []
+    within = (
+        f"{result.equal:,} plans are within {tied_share(result):.1%} of the fastest{wider_words(result)}, closer than "
+        "predictions can tell"
+    )
+    if fastest.plan == best.plan:
+        return [f"{within}. This one is the fastest of them."]
+    text = f"{within}. This one {reasons(best, fastest, result.inputs)}."
+    slower = best.step_time_s > fastest.step_time_s
+    return [text, f"Predicted fastest: {fastest.plan}, {pace(fastest, best)}."] if slower else [text]
+
+
+def fastest_lines(result: SearchResult) -> list[str]:
+    """That the recommended plan is not the predicted fastest, which one is, and why it is not recommended."""
+    best, fastest = result.best[0], result.fastest
+    if fastest is None or best.step_time_s <= fastest.step_time_s:
+        return []
+    return [
+        f"This is not the predicted fastest: {fastest.plan} is {pace(fastest, best)}, closer than predictions can "
+        f"tell. This one {reasons(best, fastest, result.inputs)}."
+    ]
+
+
+def proven_lines(result: SearchResult) -> list[str]:
+    """The best plan that is split as the fastest published run of the model, where the recommended one is not; what
+    that run took, where it is.
+    """
+    words, ran = proven_words(result), _ran(result)
+    line = f"Published alternative: {words}" if words else ""
+    if ran:
+        line = line or f"The fastest published run of this job was split so and {_took(ran)}"
+        line += f": {_settings(ran)}"
+    return [f"{line}.".replace("`", "")] if line else []
+
+
+def published_run_words(result: SearchResult) -> str:
+    """The plan and options of that run; nothing where there is none."""
+    ran = _ran(result)
+    return f"The published run {ran.name}: {_settings(ran)}." if ran else ""
+
+
+def proven_words(result: SearchResult) -> str:
+    """The same as a clause, with the plan as code; nothing where the recommended one is split so."""
+    best, proven = result.best[0], _alternative(result)
+    if proven is None:
+        return ""
+    slower = f"{pace(proven, best)} as predicted here"
+    risk = f", but it is {proven.verdict} (probability of fitting {proven.fit.probability:.0%})"
+    risky = risk if proven.verdict > best.verdict else ""
+    ran = _ran(result)
+    measured = f"that run {_took(ran)}" if ran else "no published run confirms that"
+    return f"`{proven.plan}` {AS_PUBLISHED}, and {slower}{risky}; {measured}"
+
+
+def _alternative(result: SearchResult) -> Estimate | None:
+    """The best plan that is split as a published run, where the recommended one is not."""
+    published = has_published_layout(Plans.of([result.best[0].plan]), result.inputs).item()
+    return None if published else result.proven
+
+
+def _ran(result: SearchResult) -> FastestRun | None:
+    """The fastest published run of the job that was split as that, or else as the recommended plan."""
+    return fastest_run_of((_alternative(result) or result.best[0]).plan, result.inputs)
+
+
+def _took(ran: FastestRun) -> str:
+    return f"took {format_seconds(ran.step_time_s)} with its own settings ({ran.name})"
+
+
+def _settings(ran: FastestRun) -> str:
+    """The plan and options to ask about a run with."""
+    shown, left = ran.options[:MOST_OPTIONS], len(ran.options[MOST_OPTIONS:])
+    more = f" and {left} more" if left else ""
+    beside = f" with `{' '.join(shown)}`{more}" if shown else ""
+    return f"`{ran.plan}`{beside}"
+
+
+def tied_share(result: SearchResult) -> float:
+    """The share of the fastest plan's step up to which predictions cannot tell the recommended one from it."""
+    best, inputs = result.best[0], result.inputs
+    fastest = result.fastest or best
+    published = bool(is_published(Plans.of([fastest.plan]), inputs).item())
+    return tied_within(float(rank_time_s(best) / rank_time_s(fastest)) - 1, published, inputs)
+
+
+def wider_words(result: SearchResult) -> str:
+    """Why that share is not the usual one, in brackets; nothing where it is.
+
+    Either no run is of the kind of the fastest plan, so that a published one takes its place, or the recommended one
+    has the layout of a published run, which models with experts allow for (`search.ties.tied_rows`).
+    """
+    inputs, share, usual = result.inputs, tied_share(result), share_of_ties(result.inputs)
+    if share <= usual:
+        return ""
+    fastest = Plans.of([(result.fastest or result.best[0]).plan])
+    untested = not is_published(fastest, inputs).item() and share != share_of_layouts(inputs)
+    why = "no published run is of the fastest plan's kind" if untested else "this one is split as a published run"
+    return f" (wider than the usual {usual:.1%}, as {why})"
+
+
+def most_published(each: Unpublished) -> str:
+    """How far published runs go, in brackets; nothing where there is none."""
+    return "" if each.most == "none" else f" (the most: {each.most})"
+
+
+def unpublished_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
+    """What a plan has that no published run has."""
+    return [
+        f"Untested: no published run has {each.what}{most_published(each)}."
+        for each in unpublished(estimate.plan, inputs)
+    ]
+
+
+def reasons(best: Estimate, fastest: Estimate, inputs: Inputs) -> str:
+    """What is simpler, safer or else faster about the recommended plan than about another one."""
+    one, other = best.plan, fastest.plan
+    given = []
+    if unpublished(other, inputs) and not unpublished(one, inputs):
+        given.append("stays within what published runs have used")
+    known = is_known_to_work(Plans.of([one, other]), inputs)
+    if known[0] and not known[1]:
+        given.append(AS_PUBLISHED)
+    surely, before = (f"{each.fit.probability:.0%}" for each in (best, fastest))
+    if best.fit.probability > fastest.fit.probability and surely != before:
+        given.append(f"is more likely to fit ({surely} vs {before})")
+    if sum(getattr(one, name) > 1 for name in AXES) < sum(getattr(other, name) > 1 for name in AXES):
+        given.append("uses fewer kinds of parallelism")
+    if other.chunk_layers and not one.chunk_layers:
+        given.append("does not set the layers of each chunk by hand")
+    if one.vpp < other.vpp:
+        given.append(f"has vpp {one.vpp}, not {other.vpp}")
+    points = complexity(Plans.of([one, other]), inputs)
+    if not given and points[0] < points[1]:
+        given.append("needs fewer settings")
+    if not given and best.memory.device < fastest.memory.device:
+        given.append(f"leaves {format_gib(fastest.memory.device - best.memory.device)} more memory free")
+    if not given and best.step_time_s < fastest.step_time_s:
+        given.append("is predicted to be faster")
+    return listed(given) if given else "has the best balance of speed, simplicity and free memory"

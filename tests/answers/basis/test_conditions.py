@@ -1,0 +1,73 @@
+"""Assumptions stand on the screens of the questions that rest on them, and on no others."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from meshwright.answers.basis.assumptions import assumptions
+from meshwright.answers.basis.conditions import CONDITIONS
+from meshwright.errors import InvalidSpec
+from meshwright.specs.assumed import Condition
+from meshwright.specs.model import Model
+from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.read_model import read_model
+from strategies import llama_8b, question
+
+FP8 = "Products in fp8: held back by the power limit"
+EXPERTS = "the host needs 1.7 to 2.1 times as long for an expert layer"
+BLOCKWISE = "Products of blockwise fp8 take 1.1 times as long"
+BESIDE = "up to 90 % of the compute beside it can hide a communication"
+
+
+def test_every_condition_can_be_met() -> None:
+    assert set(CONDITIONS) == set(get_args(Condition))
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster", "precision", "shown"),
+    [
+        (llama_8b(), "1x8:h100", "bf16", {BESIDE}),
+        (llama_8b(), "1x1:h100", "bf16", set()),
+        (llama_8b(), "1x8:h100", "fp8-blockwise", {FP8, BLOCKWISE, BESIDE}),
+        (read_model("mixtral-8x7b"), "1x8:h100", "bf16", {EXPERTS, BESIDE}),
+    ],
+)
+def test_a_question_lists_what_it_rests_on(model: Model, cluster: str, precision: str, shown: set[str]) -> None:
+    inputs = question(model, cluster, precision=precision)
+    lines = assumptions(inputs)
+    assert {each for each in (FP8, EXPERTS, BLOCKWISE, BESIDE) if any(line.startswith(each) for line in lines)} == shown
+
+
+@pytest.mark.parametrize(
+    ("dispatcher", "said"), [("all_to_all", "All-to-all between"), ("fused", "Token exchange"), ("all_gather", "")]
+)
+def test_experts_rest_on_the_kernels_of_their_dispatcher(dispatcher: str, said: str) -> None:
+    inputs = question(read_model("mixtral-8x7b"), "2x8:h100")
+    chosen = inputs.replace(runtime=inputs.runtime.replace(dispatcher=dispatcher))
+    told = [line for line in assumptions(chosen) if line.startswith(("All-to-all between", "Token exchange"))]
+    assert [line[: len(said)] for line in told] == ([said] if said else [])
+
+
+def test_a_single_accelerator_waits_for_no_hop() -> None:
+    told = [" ".join(read_cluster(name).assumptions) for name in ("1x1:h100", "1x2:h100")]
+    assert ["Latency of one hop" in each for each in told] == [False, True]
+
+
+@pytest.mark.parametrize("runtime", ["megatron-core", "megatron-bridge"])
+def test_thousands_of_accelerators_are_told_what_runs_of_few_micro_batches_took(runtime: str) -> None:
+    told = {
+        nodes: [
+            line for line in assumptions(question(llama_8b(), f"{nodes}x8:h100", runtime)) if "micro-batches" in line
+        ]
+        for nodes in (255, 256)
+    }
+    assert not told[255]
+    assert ["longer than predicted" in line for line in told[256]] == [True]
+
+
+def test_an_unknown_condition_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match="assumed"):
+        read_accelerator({"like": "h100", "assumed": [{"weather": "it rains"}]})
