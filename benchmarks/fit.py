@@ -19,7 +19,7 @@ from rich.console import Console
 import meshwright
 from meshwright.answers.document.blocks import Block, Table
 from meshwright.answers.document.terminal import terminal
-from meshwright.search.published import PublishedRun, published_plans_of
+from meshwright.search.published.runs import PublishedRun, published_plans_of
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.residuals import OrderError, Residuals
 from meshwright.validation.fit.curves import Curve, curves_of

@@ -18,7 +18,7 @@ from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.space import space
+from meshwright.search.plan_space.space import space
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of

@@ -27,7 +27,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import usual_schedule
 from meshwright.search.find import find
-from meshwright.search.published_layouts import has_published_layout
+from meshwright.search.published.layouts import has_published_layout
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job

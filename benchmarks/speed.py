@@ -23,7 +23,7 @@ from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.legality import check
 from meshwright.layout.plans import Plans, regrouped
 from meshwright.search.find import CHUNK, find
-from meshwright.search.space import space
+from meshwright.search.plan_space.space import space
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
 from meshwright.specs.read_inputs import read_inputs

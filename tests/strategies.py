@@ -16,7 +16,7 @@ from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import Schedule
-from meshwright.search.space import space
+from meshwright.search.plan_space.space import space
 from meshwright.specs.cluster import Cluster, Level
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job

@@ -24,7 +24,7 @@ from meshwright.cli.one_plan import PlanOptions
 from meshwright.cli.options import AllowedRecomputation, Dispatcher, Precision
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.ties import choices
+from meshwright.search.ranking.ties import choices
 from meshwright.specs import catalog
 from meshwright.specs.choices import CHOICES
 from meshwright.specs.runtime.communication import Communication

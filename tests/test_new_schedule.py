@@ -21,7 +21,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.pytorch.scope import SCHEDULE_CLASSES
 from meshwright.schedules.records import Schedule
-from meshwright.search.space import space
+from meshwright.search.plan_space.space import space
 from strategies import llama_8b, question
 
 inputs = question(llama_8b(), "1x8:h100", "torchtitan", global_batch=66)

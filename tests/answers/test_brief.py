@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from commands import asked
-from meshwright.search.remedies import remedies
+from meshwright.search.many_searches.remedies import remedies
 
 QUESTIONS = (
     ("plan", "llama-3.1-8b", "1x8:h100"),

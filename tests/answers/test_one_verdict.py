@@ -17,10 +17,10 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.errors import MeshwrightError
-from meshwright.search.best_of import best_of
-from meshwright.search.fewest_nodes import fewest_nodes
 from meshwright.search.find import SearchResult, find
-from meshwright.search.remedies import remedies
+from meshwright.search.many_searches.best_of import best_of
+from meshwright.search.many_searches.fewest_nodes import fewest_nodes
+from meshwright.search.many_searches.remedies import remedies
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from strategies import gemma_like, gpt_like, latent, llama_8b, mixture, question
@@ -112,7 +112,7 @@ def test_of_named_plans_the_one_that_a_search_recommends_is_the_best(
     result = answered(name, 5)
     if isinstance(result, str) or not result.best:
         return
-    monkeypatch.setattr("meshwright.search.best_of.find", lambda *_, **__: result)
+    monkeypatch.setattr("meshwright.search.many_searches.best_of.find", lambda *_, **__: result)
     recommended, *others = dict.fromkeys((*result.best, *filter(None, (result.fastest, result.at_risk))))
     for named in ([*others, recommended], *([other, recommended] for other in others)):
         chosen = best_of(named, [result.inputs] * len(named))

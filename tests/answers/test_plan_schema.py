@@ -30,7 +30,7 @@ from meshwright.cost.memory.fit import Bounds, Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan
-from meshwright.search.pareto import pareto
+from meshwright.search.many_searches.pareto import pareto
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs

@@ -23,7 +23,7 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of
 from meshwright.search.find import SearchResult, find
-from meshwright.search.rank import Difference
+from meshwright.search.ranking.rank import Difference
 from meshwright.specs import catalog
 from meshwright.specs.job import job_of
 from meshwright.specs.read_model import read_model

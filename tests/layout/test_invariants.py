@@ -13,7 +13,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.search.find import find
-from meshwright.search.space import space
+from meshwright.search.plan_space.space import space
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime.capabilities import Enforcement, RuleReference

@@ -17,7 +17,7 @@ from meshwright.layout.legality.rule import divisors, nearest
 from meshwright.layout.plan import KINDS, MAX_COUNT, Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import Schedule
-from meshwright.search.space import space
+from meshwright.search.plan_space.space import space
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from strategies import any_plans, dense_model, inputs, legal_plans, question, questions, ruled

@@ -22,9 +22,9 @@ from meshwright.layout.named import plan_of
 from meshwright.layout.plans import Plans
 from meshwright.search import find as find_module
 from meshwright.search.find import SearchResult, find
-from meshwright.search.rank import order, rank_time_s, risk_adjusted_time_s
-from meshwright.search.space import space
-from meshwright.search.ties import POINT, Ranks, choices, ranks_of, share_of_layouts, share_of_ties
+from meshwright.search.plan_space.space import space
+from meshwright.search.ranking.rank import order, rank_time_s, risk_adjusted_time_s
+from meshwright.search.ranking.ties import POINT, Ranks, choices, ranks_of, share_of_layouts, share_of_ties
 from meshwright.specs.choices import Recompute
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs

@@ -30,8 +30,8 @@ from meshwright.layout.plan import Plan
 from meshwright.pytorch.processes import process
 from meshwright.search import find as searches
 from meshwright.search.find import find
-from meshwright.search.limits import limits, longest_sequence
-from meshwright.search.remedies import Kind, remedies
+from meshwright.search.many_searches.limits import limits, longest_sequence
+from meshwright.search.many_searches.remedies import Kind, remedies
 from meshwright.search.stop import StopSearch
 from meshwright.validation.fit.fitting import leave_one_source_out
 from meshwright.validation.outcomes import NOT_REACHED, outcomes_of

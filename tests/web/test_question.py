@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import meshwright
 from meshwright.errors import InvalidInput
 from meshwright.search.find import find
-from meshwright.search.remedies import remedies
+from meshwright.search.many_searches.remedies import remedies
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs

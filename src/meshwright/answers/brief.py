@@ -19,13 +19,13 @@ from meshwright.answers.step_parts import PART_NAMES
 from meshwright.answers.unfit.ways_to_fit import first_of_each_kind, ways_lines
 from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
-from meshwright.search.constraint_costs import ConstraintCost
 from meshwright.search.find import SearchResult
+from meshwright.search.many_searches.constraint_costs import ConstraintCost
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
 if TYPE_CHECKING:
-    from meshwright.search.remedies import Remedy
+    from meshwright.search.many_searches.remedies import Remedy
 
 Blocks = tuple[Block, ...]
 LINES, COLUMNS = 40, 80

@@ -14,8 +14,8 @@ from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, speed_cells
 from meshwright.answers.words import sequences
 from meshwright.cost.memory.fit import Verdict
-from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
-from meshwright.search.limits import SHORT_GRAIN, Limits
+from meshwright.search.many_searches.fewest_nodes import MOST_TIMES_THE_NODES
+from meshwright.search.many_searches.limits import SHORT_GRAIN, Limits
 from meshwright.units import format_count
 
 

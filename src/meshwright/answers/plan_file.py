@@ -22,7 +22,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.text_files import MOST_BYTES, decoded, read_text, unreadable
 
 if TYPE_CHECKING:
-    from meshwright.search.fewest_nodes import Limit
+    from meshwright.search.many_searches.fewest_nodes import Limit
 
 SCHEMA = "meshwright.plan/1"
 STANDARD_INPUT = "-"

@@ -13,7 +13,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.rank import LEAST_GAIN, UNNAMED_SHARE, Difference, difference
+from meshwright.search.ranking.rank import LEAST_GAIN, UNNAMED_SHARE, Difference, difference
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds

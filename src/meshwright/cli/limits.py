@@ -32,7 +32,7 @@ def limits(
     from meshwright.answers.limits_table import limits_document, limits_screen
     from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.search.executors import executor_of
-    from meshwright.search.limits import limits as limits_of
+    from meshwright.search.many_searches.limits import limits as limits_of
 
     named = subject.named(context.info_name)
     require_subject(named, "meshwright limits", "by --model and --cluster")

@@ -31,7 +31,7 @@ from meshwright.cli.options import Degree, Measured
 if TYPE_CHECKING:
     from meshwright.launch.imports.question import LaunchQuestion
     from meshwright.layout.plan import Plan
-    from meshwright.search.variation import Variation
+    from meshwright.search.changes.variation import Variation
     from meshwright.specs.inputs import Inputs
 
 OTHER_NAMES = {"seq_len": "sequence_length"}

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from meshwright.answers.plans.switched_plan import SwitchedPlan
     from meshwright.answers.progress.progress import Stoppable
     from meshwright.cost.estimate import Estimate
-    from meshwright.search.constraint_costs import ConstraintCost
     from meshwright.search.find import SearchResult
-    from meshwright.search.remedies import Remedy
+    from meshwright.search.many_searches.constraint_costs import ConstraintCost
+    from meshwright.search.many_searches.remedies import Remedy
     from meshwright.specs.constraints import Constraints
     from meshwright.specs.inputs import Inputs
 
@@ -112,7 +112,7 @@ def _beyond(result: SearchResult, pareto: bool, progress: Stoppable) -> _Beyond:
     """All of it; nothing where a search was stopped."""
     from meshwright.answers.plans.switched_plan import switched_plan
     from meshwright.answers.unfit.ways_to_fit import ways_to_fit
-    from meshwright.search.constraint_costs import constraint_costs
+    from meshwright.search.many_searches.constraint_costs import constraint_costs
 
     if not result.complete:
         return _Beyond()
@@ -133,7 +133,7 @@ class _Beside(NamedTuple):
 
 
 def _front(result: SearchResult, progress: Stoppable) -> Sequence[Estimate]:
-    from meshwright.search.pareto import pareto
+    from meshwright.search.many_searches.pareto import pareto
 
     return pareto(result, progress)
 

@@ -15,8 +15,8 @@ from meshwright.launch.registry import registered, whole_axes
 from meshwright.launch.spelling import Settings, settings_of, understand
 from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 from meshwright.layout.plan import Plan
-from meshwright.search.any_fits import any_fits
-from meshwright.search.nearest import nearest_legal
+from meshwright.search.changes.nearest import nearest_legal
+from meshwright.search.fits.any_fits import any_fits
 from meshwright.specs.hosts import gpus_per_host
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime

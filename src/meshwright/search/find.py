@@ -17,17 +17,12 @@ from meshwright.distinct import distinct_rows, distinct_values
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans, regrouped
-from meshwright.search.fitting import Tally, fitting
-from meshwright.search.published_layouts import has_published_layout
-from meshwright.search.rank import LEAST_GAIN, order, preference, rank_time_s
-from meshwright.search.resolve import resolved
-from meshwright.search.resolve.stages import named_by_ends
-from meshwright.search.result import SearchResult as SearchResult
-from meshwright.search.rivals import Rivals
-from meshwright.search.space import parts, space, tables_of
-from meshwright.search.stop import Progress as Progress
-from meshwright.search.stop import goes_on, stopped
-from meshwright.search.ties import (
+from meshwright.search.fits.fitting import Tally, fitting
+from meshwright.search.plan_space.space import parts, space, tables_of
+from meshwright.search.published.layouts import has_published_layout
+from meshwright.search.ranking.rank import LEAST_GAIN, order, preference, rank_time_s
+from meshwright.search.ranking.rivals import Rivals
+from meshwright.search.ranking.ties import (
     Ranks,
     best_of_groups,
     choices,
@@ -38,6 +33,11 @@ from meshwright.search.ties import (
     recomputed_in_vain,
     tied_rows,
 )
+from meshwright.search.resolve import resolved
+from meshwright.search.resolve.stages import named_by_ends
+from meshwright.search.result import SearchResult as SearchResult
+from meshwright.search.stop import Progress as Progress
+from meshwright.search.stop import goes_on, stopped
 from meshwright.search.unmet import nothing_legal
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.reprs import list_of
-from meshwright.search.rank import LEAST_GAIN
-from meshwright.search.rivals import Rivals
+from meshwright.search.ranking.rank import LEAST_GAIN
+from meshwright.search.ranking.rivals import Rivals
 from meshwright.specs.inputs import Inputs
 
 

@@ -12,8 +12,8 @@ from meshwright.errors import Fault, IllegalPlan
 from meshwright.layout.legality import check, faults
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.constrained import CODES, RULES, satisfies, values_of
-from meshwright.search.space import Part, parts, space, tables_of
+from meshwright.search.plan_space.constrained import CODES, RULES, satisfies, values_of
+from meshwright.search.plan_space.space import Part, parts, space, tables_of
 from meshwright.specs.inputs import Inputs
 
 NEAREST = 4

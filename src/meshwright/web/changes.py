@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from meshwright.answers.unfit.nothing_fits import change_words
-from meshwright.search.remedies import Remedy
+from meshwright.search.many_searches.remedies import Remedy
 from meshwright.specs.inputs import Inputs
 from meshwright.web.question import Question
 from meshwright.web.reading import read

@@ -27,9 +27,9 @@ from meshwright.answers.public.plans import MOST_BARS
 from meshwright.answers.screen import assumption_list, headline, memory_table, time_table
 from meshwright.answers.unfit.ways_to_fit import ways_to_fit
 from meshwright.answers.words import told_tokens
-from meshwright.search.constraint_costs import constraint_costs
 from meshwright.search.find import Progress, SearchResult, find
-from meshwright.search.pareto import pareto
+from meshwright.search.many_searches.constraint_costs import constraint_costs
+from meshwright.search.many_searches.pareto import pareto
 from meshwright.web.changes import remedy_links
 from meshwright.web.difference import difference
 from meshwright.web.task import Answered, Task

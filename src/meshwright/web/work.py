@@ -20,7 +20,7 @@ from meshwright.answers.unfit.ways_to_fit import ways_to_fit
 from meshwright.errors import MeshwrightError
 from meshwright.search.executors import prepare_worker
 from meshwright.search.find import Progress, SearchResult, find
-from meshwright.search.pareto import pareto
+from meshwright.search.many_searches.pareto import pareto
 from meshwright.web.page_answer import page_answer
 from meshwright.web.task import Answered, Event, FileKind, Refused, Task, Working
 

@@ -22,9 +22,9 @@ from meshwright.answers.compare.runtimes import (
 from meshwright.answers.document.blocks import Lines, Table
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
-from meshwright.search.crossover import HIGHEST, LOWEST, Crossover, CrossoverPoint, crossover
 from meshwright.search.find import SearchResult, find
-from meshwright.search.ties import share_of_ties
+from meshwright.search.many_searches.crossover import HIGHEST, LOWEST, Crossover, CrossoverPoint, crossover
+from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from once import Once

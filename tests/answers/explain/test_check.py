@@ -14,7 +14,7 @@ from meshwright.answers.explain.check import check_document, check_of, check_scr
 from meshwright.layout.legality import check, faults, rules_of
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.space import space
+from meshwright.search.plan_space.space import space
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime.capabilities import Enforcement

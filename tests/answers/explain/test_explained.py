@@ -33,9 +33,9 @@ from meshwright.cost.estimate import Estimate, Waterfall
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.named import plan_of
+from meshwright.search.changes.sensitivity import sensitivity
 from meshwright.search.find import find
-from meshwright.search.rank import rank_key
-from meshwright.search.sensitivity import sensitivity
+from meshwright.search.ranking.rank import rank_key
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 from strategies import gpt_like, latent, legal_plans, llama_8b, llama_70b, mixture, question

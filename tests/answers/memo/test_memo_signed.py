@@ -33,13 +33,13 @@ from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.named import plan_of
-from meshwright.search.constrained import satisfies
+from meshwright.search.changes.sensitivity import sensitivity
 from meshwright.search.find import find
-from meshwright.search.published import unpublished
-from meshwright.search.rank import rank_key
-from meshwright.search.remedies import Kind, remedies
-from meshwright.search.sensitivity import sensitivity
-from meshwright.search.ties import share_of_ties
+from meshwright.search.many_searches.remedies import Kind, remedies
+from meshwright.search.plan_space.constrained import satisfies
+from meshwright.search.published.runs import unpublished
+from meshwright.search.ranking.rank import rank_key
+from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.job import Job
 from meshwright.specs.read_inputs import read_inputs

@@ -13,7 +13,7 @@ from meshwright.answers.document.blocks import Table
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.plans.ties import fastest_lines
 from meshwright.cost.estimate import Estimate
-from meshwright.search.min_max import OnePlan
+from meshwright.search.many_searches.min_max import OnePlan
 from strategies import llama_8b, question
 
 QUESTIONS = [question(llama_8b(), where, global_batch=16, sequence_length=8192) for where in ("1x8:h100", "2x8:h100")]

@@ -9,8 +9,8 @@ from meshwright.answers.plans.switched_plan import switched_entry, switched_line
 from meshwright.answers.plans.switches import WORTH
 from meshwright.cost.step import estimate_each
 from meshwright.errors import Stopped
+from meshwright.search.changes.question_knobs import switches
 from meshwright.search.find import find
-from meshwright.search.question_knobs import switches
 from meshwright.search.stop import StopSearch
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs

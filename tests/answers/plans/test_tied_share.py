@@ -10,7 +10,7 @@ import pytest
 from meshwright.answers.plans import ties
 from meshwright.answers.plans.ties import tie_lines, tied_share, wider_words
 from meshwright.search.find import SearchResult, find
-from meshwright.search.ties import share_of_layouts, share_of_ties
+from meshwright.search.ranking.ties import share_of_layouts, share_of_ties
 from meshwright.specs.inputs import Inputs
 from strategies import llama_8b, mixture, question
 

@@ -14,8 +14,8 @@ from meshwright.answers.plan_file import json_schema
 from meshwright.answers.plans.unaligned import unaligned_sizes
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
-from meshwright.search.padding import paddings
-from meshwright.search.sensitivity import sensitivity
+from meshwright.search.changes.padding import paddings
+from meshwright.search.changes.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
 from strategies import dense_model, mixture, question
 

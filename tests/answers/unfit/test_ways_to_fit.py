@@ -16,7 +16,7 @@ from meshwright.answers.unfit.nothing_fits import HOPELESS, remedy_words, shortf
 from meshwright.answers.unfit.ways_to_fit import first_of_each_kind, ways_entry, ways_lines, ways_to_fit
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.find import SearchResult, find
-from meshwright.search.remedies import remedies
+from meshwright.search.many_searches.remedies import remedies
 from strategies import llama_8b, llama_70b, question
 
 

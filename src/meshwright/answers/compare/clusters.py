@@ -16,9 +16,9 @@ from meshwright.answers.unfit.nothing_fits import error_document, nothing_fits_o
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, MeshwrightError, NothingFits, Stopped
 from meshwright.search import fan_out
-from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.find import Progress, SearchResult, find
-from meshwright.search.min_max import Exclusion, OnePlan, one_plan
+from meshwright.search.many_searches.constraint_costs import ConstraintCost, constraint_costs
+from meshwright.search.many_searches.min_max import Exclusion, OnePlan, one_plan
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 

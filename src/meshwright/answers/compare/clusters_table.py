@@ -19,7 +19,7 @@ from meshwright.answers.records import document_of
 from meshwright.answers.screen import assumption_list, headline, links, model_words, verdict_cell, without_plan
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.cost.estimate import Estimate
-from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
+from meshwright.search.many_searches.fewest_nodes import MOST_TIMES_THE_NODES
 from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, format_count, format_seconds
 

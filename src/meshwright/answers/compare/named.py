@@ -17,8 +17,8 @@ from meshwright.errors import InvalidInput, quoted
 from meshwright.launch.architecture import same_architecture
 from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan
-from meshwright.search.sensitivity import SHORT
-from meshwright.search.variation import question_changes
+from meshwright.search.changes.sensitivity import SHORT
+from meshwright.search.changes.variation import question_changes
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.varied import varied_inputs
 

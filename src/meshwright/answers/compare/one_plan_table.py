@@ -15,7 +15,7 @@ from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
-from meshwright.search.min_max import Exclusion, OnePlan
+from meshwright.search.many_searches.min_max import Exclusion, OnePlan
 from meshwright.units import GIB, format_gib, format_seconds
 
 OF_THE_CLUSTER = re.compile(r"(dp|m|group|replicate)\d+")

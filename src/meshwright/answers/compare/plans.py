@@ -15,9 +15,9 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import Fault, IllegalPlan
 from meshwright.layout.legality import priced_anyway, require_legal
-from meshwright.search.best_of import best_of
 from meshwright.search.find import Progress
-from meshwright.search.rank import rank_time_s
+from meshwright.search.many_searches.best_of import best_of
+from meshwright.search.ranking.rank import rank_time_s
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib
 

@@ -17,7 +17,7 @@ from meshwright.answers.records import document_of, priced_plan
 from meshwright.answers.screen import assumption_list, headline, verdict_cell
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.cost.estimate import Estimate
-from meshwright.search.variation import question_changes
+from meshwright.search.changes.variation import question_changes
 from meshwright.units import GIB, format_count, format_seconds
 
 SCHEMA = "meshwright.compared-plans/1"

@@ -16,8 +16,8 @@ from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import chunks
-from meshwright.search.least_states import whole_states
-from meshwright.search.rank import order
+from meshwright.search.fits.least_states import whole_states
+from meshwright.search.ranking.rank import order
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib
 

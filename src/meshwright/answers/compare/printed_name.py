@@ -7,7 +7,7 @@ import re
 from meshwright.answers.plans.legend import legend
 from meshwright.errors import InvalidInput, quoted
 from meshwright.schedules.records import SCHEDULE_NAMES
-from meshwright.search.sensitivity import SHORT
+from meshwright.search.changes.sensitivity import SHORT
 from meshwright.specs.model import MAX_LAYERS
 
 FIELDS = {short: name for name, short in SHORT.items()}

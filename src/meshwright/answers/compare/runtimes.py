@@ -30,12 +30,12 @@ from meshwright.answers.unfit.nothing_fits import error_document, nothing_fits_o
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits, Stopped
 from meshwright.search import fan_out
-from meshwright.search.crossover import Contender, Crossover, crossover
 from meshwright.search.find import Progress, SearchResult, find
-from meshwright.search.published import unpublished
-from meshwright.search.rivals import Family, Rivals
-from meshwright.search.space import size
-from meshwright.search.ties import share_of_ties
+from meshwright.search.many_searches.crossover import Contender, Crossover, crossover
+from meshwright.search.plan_space.space import size
+from meshwright.search.published.runs import unpublished
+from meshwright.search.ranking.rivals import Family, Rivals
+from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import beside_adapters, with_behaviours
 from meshwright.specs.constraints import Constraints

@@ -13,8 +13,8 @@ from meshwright.answers.plan_file import nodes_entry
 from meshwright.answers.records import fields_of
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, UnknownName, quoted
-from meshwright.search.fewest_nodes import Limit, fewest_nodes
 from meshwright.search.find import Progress
+from meshwright.search.many_searches.fewest_nodes import Limit, fewest_nodes
 from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs

@@ -18,7 +18,7 @@ from meshwright.layout.legality import check
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.constrained import satisfies
+from meshwright.search.plan_space.constrained import satisfies
 from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, format_seconds
 

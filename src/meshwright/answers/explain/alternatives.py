@@ -12,10 +12,10 @@ from meshwright.answers.step_parts import why_lost
 from meshwright.answers.unfit.rescue import Rescue, rescue, rescue_entry, rescue_section
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import IllegalPlan, Stopped
+from meshwright.search.changes.sensitivity import PricedChange, Sensitivity, sensitivity
 from meshwright.search.find import Progress, SearchResult, find
-from meshwright.search.rank import rank_key
-from meshwright.search.sensitivity import PricedChange, Sensitivity, sensitivity
-from meshwright.search.space import size
+from meshwright.search.plan_space.space import size
+from meshwright.search.ranking.rank import rank_key
 from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, format_seconds
 

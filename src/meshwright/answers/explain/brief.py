@@ -13,9 +13,9 @@ from meshwright.answers.explain.table import explain_lines
 from meshwright.answers.explain.varied_plan import variation_section
 from meshwright.answers.unfit.rescue import Rescue, rescue
 from meshwright.cost.estimate import Estimate
+from meshwright.search.changes.sensitivity import Sensitivity, sensitivity
+from meshwright.search.changes.variation import Variation
 from meshwright.search.find import SearchResult
-from meshwright.search.sensitivity import Sensitivity, sensitivity
-from meshwright.search.variation import Variation
 from meshwright.specs.inputs import Inputs
 
 

@@ -19,8 +19,8 @@ from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.settings import LaunchSetting, launch_settings
 from meshwright.layout.legality import faults, require_counts, rules_of
 from meshwright.layout.plan import Plan
+from meshwright.search.changes.variation import Variation
 from meshwright.search.stop import Progress
-from meshwright.search.variation import Variation
 from meshwright.specs.inputs import Inputs
 
 SCHEMA = "meshwright.check/1"

@@ -32,9 +32,9 @@ from meshwright.cost.messages import step_messages
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import rules_of
 from meshwright.layout.plans import Plans
+from meshwright.search.changes.sensitivity import sensitivity
+from meshwright.search.changes.variation import Variation
 from meshwright.search.find import SearchResult
-from meshwright.search.sensitivity import sensitivity
-from meshwright.search.variation import Variation
 from meshwright.specs.inputs import Inputs
 
 

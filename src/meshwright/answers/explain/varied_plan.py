@@ -10,8 +10,8 @@ from meshwright.answers.records import priced_plan
 from meshwright.answers.screen import verdict_cell
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
 from meshwright.cost.estimate import Estimate
-from meshwright.search.question_knobs import FieldChange
-from meshwright.search.variation import Variation
+from meshwright.search.changes.question_knobs import FieldChange
+from meshwright.search.changes.variation import Variation
 from meshwright.units import GIB, format_seconds
 
 LEAST_SHARE = 0.005

@@ -11,7 +11,7 @@ from meshwright.arguments import checked, require_kinds
 from meshwright.errors import UnknownName
 from meshwright.layout.named import changed_fields
 from meshwright.layout.plan import KINDS, Plan
-from meshwright.search.variation import Variation, varied
+from meshwright.search.changes.variation import Variation, varied
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
 from meshwright.specs.read_inputs import ClusterSource, ModelSource

@@ -15,8 +15,8 @@ from meshwright.errors import Fault
 from meshwright.launch.imports.question import LaunchQuestion
 from meshwright.layout.legality import faults, priced_anyway
 from meshwright.layout.plan import Plan
-from meshwright.search.rank import rank_key
-from meshwright.search.ties import share_of_ties
+from meshwright.search.ranking.rank import rank_key
+from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 

@@ -25,8 +25,8 @@ from meshwright.launch.table import launch_table, launch_tables, table_named, ta
 from meshwright.launch.writers import files_of
 from meshwright.layout.legality import faults, require_legal
 from meshwright.layout.plan import Plan
-from meshwright.search.any_fits import any_fits
-from meshwright.search.nearest import nearest_legal
+from meshwright.search.changes.nearest import nearest_legal
+from meshwright.search.fits.any_fits import any_fits
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.runtime import Runtime, read_runtime

@@ -14,10 +14,10 @@ from meshwright.launch.imports.folder import SCRIPT, constants_beside
 from meshwright.launch.imports.patch import OF_THE_SCRIPT, Patch, patch_of
 from meshwright.launch.imports.question import LaunchQuestion
 from meshwright.launch.readers.settings import FileSetting
+from meshwright.search.changes.sensitivity import cheapest_safe, sensitivity
+from meshwright.search.changes.variation import Variation
 from meshwright.search.find import SearchResult
-from meshwright.search.rank import LEAST_GAIN
-from meshwright.search.sensitivity import cheapest_safe, sensitivity
-from meshwright.search.variation import Variation
+from meshwright.search.ranking.rank import LEAST_GAIN
 from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, format_seconds
 

@@ -15,7 +15,7 @@ from meshwright.launch.export import export
 from meshwright.launch.table import launch_table, table_of
 from meshwright.layout.plan import Plan
 from meshwright.search.find import SearchResult
-from meshwright.search.rank import rank_key
+from meshwright.search.ranking.rank import rank_key
 from meshwright.specs.inputs import Inputs
 
 MARK = " !"

@@ -20,12 +20,12 @@ from meshwright.answers.unfit.ways_to_fit import ways_to_fit
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import IllegalPlan, InvalidInput
-from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
+from meshwright.search.changes.sensitivity import Sensitivity, sensitivity
 from meshwright.search.find import Progress, SearchResult, best_where, find
-from meshwright.search.least_states import whole_states
-from meshwright.search.rank import rank_key
-from meshwright.search.remedies import Remedy
-from meshwright.search.sensitivity import Sensitivity, sensitivity
+from meshwright.search.fits.least_states import whole_states
+from meshwright.search.many_searches.constraint_costs import ConstraintCost, constraint_costs
+from meshwright.search.many_searches.remedies import Remedy
+from meshwright.search.ranking.rank import rank_key
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 

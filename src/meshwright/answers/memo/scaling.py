@@ -11,7 +11,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
-from meshwright.search.changed_plans import changed_plans
+from meshwright.search.changes.changed_plans import changed_plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 

@@ -18,9 +18,9 @@ from meshwright.answers.records import document_of
 from meshwright.answers.unfit.nothing_fits import change_words, remedy_entry
 from meshwright.answers.words import SIGNATURE, accelerators, capitalised, listed, percent, times, told_tokens
 from meshwright.search.find import SearchResult
-from meshwright.search.least_states import whole_states
-from meshwright.search.published import unpublished
-from meshwright.search.remedies import Kind, Remedy, remedies
+from meshwright.search.fits.least_states import whole_states
+from meshwright.search.many_searches.remedies import Kind, Remedy, remedies
+from meshwright.search.published.runs import unpublished
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_count, format_gib, format_seconds
 

@@ -9,8 +9,8 @@ from meshwright.answers.launch.unlaunched import unlaunched
 from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
 from meshwright.cost.estimate import Estimate
-from meshwright.search.constraint_costs import DISPATCHER, ConstraintCost, constrained, options_of
 from meshwright.search.find import SearchResult
+from meshwright.search.many_searches.constraint_costs import DISPATCHER, ConstraintCost, constrained, options_of
 from meshwright.specs.constraints import without_effect
 from meshwright.specs.inputs import Inputs
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from meshwright.search.constraint_costs import constrained
 from meshwright.search.find import SearchResult
+from meshwright.search.many_searches.constraint_costs import constrained
 
 
 def crosses_domains(result: SearchResult) -> bool:

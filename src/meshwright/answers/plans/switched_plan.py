@@ -14,8 +14,8 @@ from meshwright.errors import IllegalPlan, InvalidSpec, Stopped
 from meshwright.launch.framework import launch_file
 from meshwright.launch.settings import can_say
 from meshwright.layout.plan import Plan
-from meshwright.search.constraint_costs import DISPATCHER, constrained
 from meshwright.search.find import Progress, SearchResult, find
+from meshwright.search.many_searches.constraint_costs import DISPATCHER, constrained
 from meshwright.specs.behaviours import FUSED_EXPERTS, PERMUTE_FUSION, position_of, with_behaviours, with_kernels_on
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_seconds

@@ -12,10 +12,10 @@ from meshwright.launch.facts import facts_of
 from meshwright.launch.framework import launch_file
 from meshwright.launch.settings import launch_settings, spelled_setting
 from meshwright.layout.plan import Plan
-from meshwright.search.constraint_costs import constrained
-from meshwright.search.knobs import question_changes
-from meshwright.search.question_knobs import switches
-from meshwright.search.sensitivity import PricedChange, sensitivity
+from meshwright.search.changes.knobs import question_changes
+from meshwright.search.changes.question_knobs import switches
+from meshwright.search.changes.sensitivity import PricedChange, sensitivity
+from meshwright.search.many_searches.constraint_costs import constrained
 from meshwright.specs.behaviours import FUSED_EXPERTS, switch_at
 from meshwright.specs.inputs import Inputs
 

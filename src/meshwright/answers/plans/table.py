@@ -32,13 +32,13 @@ from meshwright.answers.step_parts import why_lost
 from meshwright.answers.unfit.ways_to_fit import ways_entry, ways_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
-from meshwright.search.constraint_costs import ConstraintCost
 from meshwright.search.find import SearchResult
-from meshwright.search.published import unpublished
+from meshwright.search.many_searches.constraint_costs import ConstraintCost
+from meshwright.search.published.runs import unpublished
 from meshwright.specs.inputs import Inputs
 
 if TYPE_CHECKING:
-    from meshwright.search.remedies import Remedy
+    from meshwright.search.many_searches.remedies import Remedy
 
 LEANER = 0.05
 """How much less memory, as a share, a plan needs to stand below another one on the front."""

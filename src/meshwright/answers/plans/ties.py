@@ -10,10 +10,10 @@ from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult
-from meshwright.search.published import Unpublished, is_published, unpublished
-from meshwright.search.published_layouts import FastestRun, fastest_run_of, has_published_layout, is_known_to_work
-from meshwright.search.rank import rank_time_s
-from meshwright.search.ties import AXES, complexity, share_of_layouts, share_of_ties, tied_within
+from meshwright.search.published.layouts import FastestRun, fastest_run_of, has_published_layout, is_known_to_work
+from meshwright.search.published.runs import Unpublished, is_published, unpublished
+from meshwright.search.ranking.rank import rank_time_s
+from meshwright.search.ranking.ties import AXES, complexity, share_of_layouts, share_of_ties, tied_within
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 

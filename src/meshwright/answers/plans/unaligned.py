@@ -9,7 +9,7 @@ from meshwright.answers.document.blocks import Toned
 from meshwright.answers.records import json_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.search.padding import paddings
+from meshwright.search.changes.padding import paddings
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_bytes, format_seconds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.answers.progress.progress import Stoppable
 from meshwright.search.find import Progress, SearchResult
-from meshwright.search.remedies import Kind, Remedy, remedies
+from meshwright.search.many_searches.remedies import Kind, Remedy, remedies
 
 
 def what_would_fit(result: SearchResult, most: int | None = None, progress: Progress | None = None) -> list[Remedy]:

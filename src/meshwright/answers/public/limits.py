@@ -11,10 +11,10 @@ from meshwright.answers.limits_table import limits_document, limits_screen
 from meshwright.answers.unfit.nothing_fits import nothing_fits
 from meshwright.arguments import checked
 from meshwright.reprs import list_of
-from meshwright.search.fewest_nodes import Limit
 from meshwright.search.find import Progress
-from meshwright.search.limits import Limits
-from meshwright.search.limits import limits as limits_of
+from meshwright.search.many_searches.fewest_nodes import Limit
+from meshwright.search.many_searches.limits import Limits
+from meshwright.search.many_searches.limits import limits as limits_of
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.job import Job
 from meshwright.specs.read_inputs import ClusterSource, ModelSource, read_inputs

@@ -12,9 +12,9 @@ from meshwright.answers.plans.switched_plan import SwitchedPlan, switched_plan
 from meshwright.answers.unfit.ways_to_fit import ways_to_fit
 from meshwright.arguments import checked
 from meshwright.errors import InvalidInput
-from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.find import SearchResult
-from meshwright.search.remedies import Remedy
+from meshwright.search.many_searches.constraint_costs import ConstraintCost, constraint_costs
+from meshwright.search.many_searches.remedies import Remedy
 
 MOST_BARS = 5
 

@@ -15,8 +15,8 @@ from meshwright.errors import MeshwrightError, NothingFits, Stopped
 from meshwright.layout.groups import expert_sharding_ranks
 from meshwright.layout.plan import FULLY_SHARDED
 from meshwright.search.find import Progress, SearchResult
-from meshwright.search.published import unpublished
-from meshwright.search.remedies import Kind, Remedy
+from meshwright.search.many_searches.remedies import Kind, Remedy
+from meshwright.search.published.runs import unpublished
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 

@@ -9,9 +9,9 @@ from meshwright.answers.records import priced_plan
 from meshwright.answers.unfit.nothing_fits import HOPELESS, remedy_entry, remedy_words
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
+from meshwright.search.changes.sensitivity import PricedChange, Sensitivity, cheapest_safe
 from meshwright.search.find import SearchResult
-from meshwright.search.remedies import Remedy, remedies
-from meshwright.search.sensitivity import PricedChange, Sensitivity, cheapest_safe
+from meshwright.search.many_searches.remedies import Remedy, remedies
 from meshwright.units import format_seconds
 
 MOST = 3

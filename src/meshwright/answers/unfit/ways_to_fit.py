@@ -9,7 +9,7 @@ from meshwright.answers.document.blocks import Lines
 from meshwright.search.find import Progress, SearchResult
 
 if TYPE_CHECKING:
-    from meshwright.search.remedies import Remedy
+    from meshwright.search.many_searches.remedies import Remedy
 
 
 def ways_to_fit(result: SearchResult, progress: Progress | None = None) -> list[Remedy] | None:

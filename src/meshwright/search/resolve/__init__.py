@@ -17,9 +17,9 @@ from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks
-from meshwright.search.constrained import satisfies
-from meshwright.search.modules import usable_modules
-from meshwright.search.rank import preference, rank_time_s
+from meshwright.search.plan_space.constrained import satisfies
+from meshwright.search.plan_space.modules import usable_modules
+from meshwright.search.ranking.rank import preference, rank_time_s
 from meshwright.search.resolve.chunks import lighter_ends
 from meshwright.search.resolve.stages import best_splits
 from meshwright.specs.choices import Recompute

@@ -17,7 +17,7 @@ from meshwright.layout.stages import Stages
 from meshwright.schedules.action import ChunkTimes, play
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule, blocks
-from meshwright.search.rank import LEAST_GAIN
+from meshwright.search.ranking.rank import LEAST_GAIN
 from meshwright.search.resolve.stages import as_stages, with_chunks
 from meshwright.specs.inputs import Inputs
 

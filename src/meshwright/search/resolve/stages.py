@@ -20,7 +20,7 @@ from meshwright.layout.stages import Stages
 from meshwright.schedules.peak import in_flight
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
-from meshwright.search.bounds import unfit_stages
+from meshwright.search.fits.bounds import unfit_stages
 from meshwright.specs.inputs import Inputs
 
 

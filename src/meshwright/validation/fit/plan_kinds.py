@@ -8,7 +8,7 @@ from itertools import combinations
 from statistics import fmean, median
 
 from meshwright.layout.plans import Plans
-from meshwright.search.kinds import kinds
+from meshwright.search.published.kinds import kinds
 from meshwright.specs.residuals import Likeness
 from meshwright.validation.fit.residuals import step_time_residuals
 from meshwright.validation.outcomes import Outcome

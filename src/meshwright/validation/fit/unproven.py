@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.layout.plans import Plans
-from meshwright.search.published import (
+from meshwright.search.published.runs import (
     Extent,
     PublishedRun,
     extent_for,

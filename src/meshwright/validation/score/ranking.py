@@ -14,7 +14,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.ties import Ranks, complexity, risk_points, tied_rows
+from meshwright.search.ranking.ties import Ranks, complexity, risk_points, tied_rows
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.residuals import OrderError
 from meshwright.validation.fit.plan_kinds import plan_kind_difference

@@ -7,7 +7,7 @@ from textwrap import shorten
 
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.answers.words import plural
-from meshwright.search.published import AS_FAST
+from meshwright.search.published.runs import AS_FAST
 from meshwright.validation.score.errors import Errors
 from meshwright.validation.score.score import Score
 

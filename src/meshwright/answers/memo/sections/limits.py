@@ -16,8 +16,8 @@ from meshwright.answers.step_parts import ALL_NAMES, from_peak
 from meshwright.answers.words import accelerators, listed, percent
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
-from meshwright.search.sensitivity import PricedChange
-from meshwright.search.ties import share_of_ties
+from meshwright.search.changes.sensitivity import PricedChange
+from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_count, format_seconds
 

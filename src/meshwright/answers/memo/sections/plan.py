@@ -21,9 +21,9 @@ from meshwright.launch.settings import launch_settings
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import Plan, in_runs
 from meshwright.schedules.records import SCHEDULE_NAMES
-from meshwright.search.published import unpublished
-from meshwright.search.rank import rank_key
-from meshwright.search.ties import share_of_ties
+from meshwright.search.published.runs import unpublished
+from meshwright.search.ranking.rank import rank_key
+from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES

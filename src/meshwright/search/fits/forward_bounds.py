@@ -1,0 +1,55 @@
+"""Forward bounds: which plans hold too much in their last forward, mostly told by their weights and gradients alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from meshwright.arrays import BoolColumn, FloatColumn
+from meshwright.cost.shapes import Pipelines
+from meshwright.distinct import first_rows
+from meshwright.layout.plans import Plans
+from meshwright.search.fits.bounds import least_in_forward
+from meshwright.specs.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class ForwardBounds:
+    """`least_in_forward` of plans: first as if micro-batches kept nothing, once for plans that are alike in all else;
+    then of those that are asked for.
+    """
+
+    plans: Plans
+    pipelines: Pipelines
+    inputs: Inputs
+    device: FloatColumn
+    """Bytes, as of `LeastMemory`; of plans that were not asked for no more than these; shape (n,)."""
+    unfit: BoolColumn
+    """As of `LeastMemory`; plans that are unfit with nothing kept are with all of it; shape (n,)."""
+    asked: BoolColumn
+    """Whether that is with all that micro-batches keep, shape (n,)."""
+
+    @classmethod
+    def of(cls, plans: Plans, pipelines: Pipelines, inputs: Inputs) -> Self:
+        """Those of plans; asked are those that may fit."""
+        first, alike = first_rows(pipelines.of_plan, plans.num_microbatches, plans.microbatch_group)
+        empty = least_in_forward(plans.take(first), *pipelines.of_plans(first), inputs, keeps=False)
+        asked = np.zeros(len(plans), dtype=bool)
+        bounds = cls(plans, pipelines, inputs, device=empty.device[alike], unfit=empty.unfit[alike], asked=asked)
+        bounds.ask(~bounds.unfit)
+        return bounds
+
+    def ask(self, chosen: BoolColumn) -> None:
+        """Take into account what the micro-batches of the chosen plans keep, by mask."""
+        rows = np.flatnonzero(chosen & ~self.asked)
+        if len(rows):
+            least = least_in_forward(self.plans.take(rows), *self.pipelines.of_plans(rows), self.inputs)
+            self.device[rows], self.unfit[rows], self.asked[rows] = least.device, least.unfit, True
+
+    def leanest(self) -> int:
+        """The row of the first plan that holds the least."""
+        self.ask(self.device <= self.device.min())
+        self.ask(self.device <= self.device[self.asked].min())
+        return int(self.device.argmin())

@@ -1,0 +1,87 @@
+"""Constraint costs: what a search would find without each constraint of its question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from meshwright.cost.estimate import Estimate
+from meshwright.errors import IllegalPlan, Stopped
+from meshwright.search.find import Progress, SearchResult, find
+from meshwright.search.ranking.rank import rank_time_s
+from meshwright.search.ranking.ties import share_of_ties
+from meshwright.specs.behaviours import as_catalogued
+from meshwright.specs.inputs import Inputs
+
+LEAST_SHARE = 0.0005
+"""Of the step, below which a constraint costs nothing."""
+DISPATCHER = "dispatcher"
+
+
+class ConstraintCost(NamedTuple):
+    """The best plan without some of what a question constrains."""
+
+    without: tuple[str, ...]
+    """They, as options."""
+    estimate: Estimate
+    faster: float
+    """How much less a step takes than that of the best plan within all constraints, a share; negative where it takes
+    longer, but is safer."""
+    tied: bool
+    """Predictions cannot tell the two apart, and both are as safe."""
+
+
+def constrained(inputs: Inputs) -> tuple[str, ...]:
+    """What a question constrains: the fields of its constraints, and the dispatcher where it names another than the
+    catalogue's.
+    """
+    named = as_catalogued(inputs.runtime, DISPATCHER) != inputs.runtime
+    return *inputs.constraints.given, *[DISPATCHER] * named
+
+
+def constraint_costs(result: SearchResult, progress: Progress | None = None) -> tuple[ConstraintCost, ...]:
+    """What the constraints of a question cost: every one left out by itself, and all together where that finds another
+    plan, where the best plan is then safer, or as safe and faster. Each is a search of its own.
+
+    result: of the question, with a plan that fits; progress: told as by `find`, anew for each search. Raises `Stopped`
+    where it stops one.
+    """
+    best, found, share = result.best[0], list[ConstraintCost](), share_of_ties(result.inputs)
+    for names in _left_out(result.inputs):
+        try:
+            answer = find(_without(result.inputs, names), top=1, progress=progress)
+        except IllegalPlan:
+            continue
+        if not answer.complete:
+            raise Stopped("the search without a constraint is not complete")
+        estimate = next(iter(answer.best), best)
+        if len(names) > 1 and any(_same(estimate, each.estimate) for each in found):
+            continue
+        gain = 1 - float(rank_time_s(estimate) / rank_time_s(best))
+        if estimate.verdict < best.verdict or (estimate.verdict == best.verdict and gain >= LEAST_SHARE):
+            faster = 1 - estimate.step_time_s / best.step_time_s
+            tied = estimate.verdict == best.verdict and best.step_time_s <= estimate.step_time_s * (1 + share)
+            found.append(ConstraintCost(options_of(result.inputs, names), estimate, faster, tied=tied))
+    return tuple(found)
+
+
+def _left_out(inputs: Inputs) -> Iterator[tuple[str, ...]]:
+    given = constrained(inputs)
+    yield from ((name,) for name in given)
+    if len(given) > 1:
+        yield given
+
+
+def _without(inputs: Inputs, names: tuple[str, ...]) -> Inputs:
+    runtime = as_catalogued(inputs.runtime, DISPATCHER) if DISPATCHER in names else inputs.runtime
+    return inputs.replace(constraints=inputs.constraints.without(*names), runtime=runtime)
+
+
+def options_of(inputs: Inputs, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Constraints as the command line has them."""
+    dispatcher = f"--{DISPATCHER} {inputs.runtime.communication.dispatcher}"
+    return tuple(dispatcher if name == DISPATCHER else inputs.constraints.option(name) for name in names)
+
+
+def _same(one: Estimate, other: Estimate) -> bool:
+    return one.plan == other.plan and one.step_time_s == other.step_time_s

@@ -1,0 +1,112 @@
+"""Fewest nodes: on how few a question has a plan that fits safely, and makes a step in time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.flops import model_flops_per_step
+from meshwright.cost.memory.fit import Verdict
+from meshwright.errors import InvalidInput, Stopped
+from meshwright.search.find import Progress, SearchResult, find
+from meshwright.search.fits.least_states import least_nodes
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.scale import with_nodes
+
+MOST_TIMES_THE_NODES = 32
+EVERY_ONE = 8
+"""Between two numbers of nodes that are no further apart, every one is tried: which are legal follows no order."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The fastest plan that fits safely at a limit."""
+
+    inputs: Inputs
+    """The question at the limit: as asked, but for its length and batch or its nodes."""
+    estimate: Estimate
+
+
+def whole_answer(inputs: Inputs, progress: Progress | None) -> SearchResult:
+    """The answer of a whole search; raises `Stopped` where it is stopped."""
+    answer = find(inputs, top=1, progress=progress)
+    if not answer.complete:
+        raise Stopped("the search is not complete")
+    return answer
+
+
+def safe_limit(answer: SearchResult) -> Limit | None:
+    """The fastest plan of an answer if it is safe."""
+    is_safe = answer.best[:1] and answer.best[0].verdict == Verdict.SAFE
+    return Limit(answer.inputs, answer.best[0]) if is_safe else None
+
+
+def step_time_s(limit: Limit) -> float:
+    """Seconds of a step, as predicted."""
+    return limit.estimate.step_time_s
+
+
+def fewest_nodes(
+    inputs: Inputs,
+    within_s: float = math.inf,
+    first: int = 1,
+    progress: Progress | None = None,
+    seconds: Callable[[Limit], float] = step_time_s,
+) -> Limit | None:
+    """The fewest nodes, from `first` on, whose best plan is safe and makes a step in time.
+
+    Numbers on which not even the states fit, or on which the dense peak itself is too slow, are passed over; then
+    doublings, bisection, at last one by one, among them the numbers of which the ranks share most with the global
+    batch, which stays: data parallelism takes no others. Which numbers are legal follows no order, so that fewer
+    between two that were tried may now and then do as well; one node fewer does not.
+    within_s: seconds that a step may take; progress: told as by `find`; seconds: what a step takes. Returns None where
+    32 times the asked nodes are too few, and all that was tried before.
+    """
+
+    def priced(nodes: int) -> Limit | None:
+        try:
+            there = inputs.replace(cluster=with_nodes(inputs.cluster, nodes)) if nodes != asked else inputs
+            limit = safe_limit(whole_answer(there, progress)) if _least_step_s(there) <= within_s else None
+        except InvalidInput:
+            return None
+        return limit if limit and seconds(limit) <= within_s else None
+
+    asked = inputs.cluster.num_nodes
+    enough = least_nodes(inputs, MOST_TIMES_THE_NODES * asked)
+    if enough is None:
+        return None
+    first = max(first, enough)
+    low, high, fewest = first - 1, first, priced(first)
+    for nodes in _more(inputs, first):
+        if fewest is None:
+            low, high, fewest = high, nodes, priced(nodes)
+    while fewest and high - low > EVERY_ONE:
+        middle, quarter = (low + high) // 2, (high - low) // 4
+        middle = _roundest(inputs, range(low + quarter, high - quarter), middle)
+        limit = priced(middle)
+        low, high, fewest = (low, middle, limit) if limit else (middle, high, fewest)
+    return next(filter(None, map(priced, range(low + 1, high))), fewest) if fewest else None
+
+
+def _least_step_s(inputs: Inputs) -> float:
+    """Seconds of a step at the dense peak, which no plan undercuts; 0 where experts leave out tokens."""
+    if inputs.expert_capacity is not None:
+        return 0.0
+    return float(model_flops_per_step(inputs)) / (inputs.peak_flops * inputs.cluster.num_gpus)
+
+
+def _more(inputs: Inputs, first: int) -> Iterator[int]:
+    """More nodes, up to 32 times as many as asked: every doubling, and before it the roundest number below."""
+    nodes, most = first, MOST_TIMES_THE_NODES * inputs.cluster.num_nodes
+    while nodes < most:
+        end = min(2 * nodes, most)
+        yield from sorted({_roundest(inputs, range(nodes + 1, end + 1), end), end})
+        nodes = end
+
+
+def _roundest(inputs: Inputs, numbers: range, aim: int) -> int:
+    """Of some numbers of nodes, that whose ranks share most with the global batch, of equals the nearest to an aim."""
+    ranks, batch = inputs.cluster.gpus_per_node, inputs.job.global_batch
+    return max(numbers, key=lambda nodes: (math.gcd(nodes * ranks, batch), -abs(nodes - aim)))

@@ -1,0 +1,227 @@
+"""Remedies: when nothing fits, what would, each with the plan that a search recommends there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import chain, islice
+from typing import Any
+
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.fit import Verdict
+from meshwright.errors import InvalidInput
+from meshwright.layout.legality.rule import divisors
+from meshwright.search.find import Progress, SearchResult
+from meshwright.search.fits.least_states import states_fit
+from meshwright.search.many_searches.fewest_nodes import fewest_nodes, whole_answer
+from meshwright.search.published.runs import unpublished
+from meshwright.specs.behaviours import beside_adapters, narrower_states, with_behaviours
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.constraints import Constraints
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import HALF_BYTES
+from meshwright.specs.scale import with_full_node, with_gpus, with_nodes
+
+SEQUENCE_DIVISORS = (2, 4, 8, 16)
+MOST_CHANGES = 5
+"""Ways to hold fewer bytes that are kept."""
+MORE_STEPS = 3
+"""Numbers of nodes, or of accelerators of a node, that are kept beyond the fewest."""
+MOST_STEPS = 16
+"""Numbers of nodes that are looked at for them."""
+
+
+USUAL_RANK = 16
+"""Of adapters. Source: Dettmers et al., arXiv:2305.14314, figure 4: adapters on all layers train alike from rank 8 on.
+"""
+OPTIONS = {"sequence_length": "seq-len", "lora_rank": "lora-rank"}
+"""Fields of a job that the command line calls otherwise."""
+Question = tuple[tuple[str, ...], Inputs]
+"""Options, and the question with them."""
+
+
+class Kind(Enum):
+    """What a remedy changes."""
+
+    FEWER_CONSTRAINTS = "fewer constraints"
+    FEWER_BYTES = "fewer bytes"
+    """The form of what a rank holds, or slices of sequences that are shorter than usual; on the same accelerators."""
+    SHORTER_SEQUENCE = "shorter sequence"
+    ADAPTERS = "adapters beside frozen weights"
+    """Another training on the same accelerators."""
+    MORE_ACCELERATORS = "more accelerators"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A question that differs in one thing, for which a search recommends a plan that is safe."""
+
+    kind: Kind
+    inputs: Inputs
+    """The changed question."""
+    estimate: Estimate
+    """Of the plan that is recommended there."""
+    options: tuple[str, ...] = ()
+    """What the command line says in addition; of fewer constraints, what it leaves out."""
+    usual_nodes: bool = False
+    """Whether its nodes are usual machines, where the question has a part of one."""
+
+
+Asking = Callable[[Kind, int, int], None]
+"""Told what is looked for next: its kind, its place among those of all kinds, 1 first, and how many these are."""
+
+
+def remedies(
+    result: SearchResult, most: int | None = None, progress: Progress | None = None, asking: Asking | None = None
+) -> list[Remedy]:
+    """Of a search without a fitting plan, what would make one safe: constraints left out, then fewer bytes on the same
+    accelerators, a shorter sequence, adapters, and more accelerators. None where neither 32 times the nodes nor a
+    sixteenth of the sequence length would.
+
+    Recomputation and ZeRO are no remedies of their own: a search tries all that the runtime has. most: how many to look
+    for; None: all; progress: told as by `find`, anew for each search; asking: told before each kind is looked for.
+    Raises `Stopped` where it stops one.
+    """
+
+    def found() -> Iterator[Remedy]:
+        for place, (kind, way) in enumerate(WAYS.items(), start=1):
+            if asking:
+                asking(kind, place, len(WAYS))
+            yield from way(result.inputs, progress)
+
+    return [*islice(found(), most)]
+
+
+def _fewer_constraints(inputs: Inputs, progress: Progress | None) -> list[Remedy]:
+    """Every constraint left out by itself where that makes a plan safe, else all of them where that does."""
+    given = inputs.constraints.given
+
+    def without(*names: str) -> Question:
+        options = tuple(map(inputs.constraints.option, names))
+        return options, inputs.replace(constraints=inputs.constraints.without(*names))
+
+    alone = [*_answers(Kind.FEWER_CONSTRAINTS, map(without, given), progress)]
+    return alone or [*_answers(Kind.FEWER_CONSTRAINTS, [without(*given)] if len(given) > 1 else [], progress)]
+
+
+def _fewer_bytes(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
+    """Other forms of logits, gradients, optimizer states and matrix products, each by itself; then slices that a search
+    passes over.
+    """
+    questions = chain(_other_forms(inputs), _shorter_slices(inputs))
+    return islice(_answers(Kind.FEWER_BYTES, questions, progress), MOST_CHANGES)
+
+
+def _other_forms(inputs: Inputs) -> Iterator[Question]:
+    runtime, job = inputs.runtime, inputs.job
+    for name in runtime.cross_entropies:
+        if name != runtime.kernels.cross_entropy:
+            yield from _question(inputs, behaviours=[f"cross_entropy={name}"])
+    if inputs.gradient_bytes > HALF_BYTES:
+        yield from _question(inputs, gradients="half")
+    yield from (((f"--with {change}",), after) for change, after in narrower_states(inputs))
+    for precision in runtime.plans.precisions:
+        if precision != job.precision:
+            yield from _question(inputs, precision=precision)
+
+
+def _question(inputs: Inputs, behaviours: Sequence[str] = (), **fields: Any) -> Iterator[Question]:
+    """The question with other fields of its job and behaviours of its runtime, if it is a valid one."""
+    options = [f"--{OPTIONS.get(name, name)} {value}" for name, value in fields.items()]
+    options += [f"--with {each}" for each in behaviours]
+    try:
+        job, runtime = inputs.job.replace(**fields), with_behaviours(inputs.runtime, behaviours)
+        yield tuple(options), inputs.replace(job=job, runtime=beside_adapters(runtime, job))
+    except InvalidInput:
+        return
+
+
+def _shorter_slices(inputs: Inputs) -> Iterator[Question]:
+    """The question with each cp, where it names none: one that a search passes over is tried where it is named."""
+    if inputs.runtime.plans.context_exchanges and inputs.constraints.cp is None:
+        for degree in divisors(inputs.cluster.num_gpus)[1:]:
+            constraints = Constraints(**inputs.constraints.given | {"cp": degree})
+            yield (f"--cp {degree}",), inputs.replace(constraints=constraints)
+
+
+def _shorter_sequence(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
+    lengths = (inputs.job.sequence_length // divisor for divisor in SEQUENCE_DIVISORS)
+    questions = (each for length in lengths for each in _question(inputs, sequence_length=length))
+    return islice(_answers(Kind.SHORTER_SEQUENCE, questions, progress), 1)
+
+
+def _adapters(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
+    """Adapters of the usual rank, where all weights are trained and the runtime has adapters."""
+    questions = () if inputs.freezes_weights else _question(inputs, lora_rank=USUAL_RANK)
+    return _answers(Kind.ADAPTERS, questions, progress)
+
+
+def _more_accelerators(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
+    """Of accelerators of one node up to the usual machine, else of whole nodes: the fewest on which a plan is safe,
+    then of the next numbers those that are faster than all before, until published runs are like one of these plans.
+    """
+    full = with_full_node(inputs.cluster)
+    found = [*islice(_enough(_within_a_node(inputs, full, progress)), 1 + MORE_STEPS)] if full else []
+    if found or not full:
+        yield from found or _enough(_whole_nodes(inputs, progress))
+        return
+    for each in _enough(_whole_nodes(inputs.replace(cluster=full), progress)):
+        yield replace(each, usual_nodes=True)
+
+
+def _within_a_node(inputs: Inputs, full: Cluster, progress: Progress | None) -> Iterator[Remedy]:
+    counts = range(inputs.cluster.gpus_per_node + 1, full.gpus_per_node + 1)
+    clusters = (with_gpus(full, count) if count < full.gpus_per_node else full for count in counts)
+    return _answers(Kind.MORE_ACCELERATORS, (((), inputs.replace(cluster=cluster)) for cluster in clusters), progress)
+
+
+def _whole_nodes(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
+    """The fewest nodes, as `limits` finds them, and the next numbers one by one."""
+    if fewest := fewest_nodes(inputs, progress=progress):
+        yield Remedy(Kind.MORE_ACCELERATORS, fewest.inputs, fewest.estimate)
+        first = fewest.inputs.cluster.num_nodes + 1
+        clusters = (with_nodes(inputs.cluster, nodes) for nodes in range(first, first + MOST_STEPS))
+        questions = (((), inputs.replace(cluster=cluster)) for cluster in clusters)
+        yield from _answers(Kind.MORE_ACCELERATORS, questions, progress)
+
+
+def _enough(found: Iterable[Remedy]) -> Iterator[Remedy]:
+    """Of plans on ever more accelerators those that are faster than all before: so many, and if published runs are like
+    none of these, the first that they are like.
+    """
+    fastest, proven, count = math.inf, False, 0
+    for each in found:
+        if each.estimate.step_time_s >= fastest:
+            continue
+        is_proven = not unpublished(each.estimate.plan, each.inputs)
+        fastest, count = each.estimate.step_time_s, count + 1
+        if count <= 1 + MORE_STEPS or is_proven:
+            yield each
+        proven = proven or is_proven
+        if proven and count > MORE_STEPS:
+            return
+
+
+def _answers(kind: Kind, questions: Iterable[Question], progress: Progress | None) -> Iterator[Remedy]:
+    """Of questions with their options, those for which a search recommends a plan that is safe."""
+    for options, inputs in questions:
+        if not states_fit(inputs):
+            continue
+        try:
+            best = whole_answer(inputs, progress).best
+        except InvalidInput:
+            continue
+        if best and best[0].verdict == Verdict.SAFE:
+            yield Remedy(kind, inputs, best[0], options)
+
+
+WAYS: dict[Kind, Callable[[Inputs, Progress | None], Iterable[Remedy]]] = {
+    Kind.FEWER_CONSTRAINTS: _fewer_constraints,
+    Kind.FEWER_BYTES: _fewer_bytes,
+    Kind.SHORTER_SEQUENCE: _shorter_sequence,
+    Kind.ADAPTERS: _adapters,
+    Kind.MORE_ACCELERATORS: _more_accelerators,
+}
+"""By which each kind is looked for, in this order."""

@@ -1,0 +1,283 @@
+"""Published: which kinds of plans a published run has, how large, and which plans were run for the same model."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, reduce
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import BaseModel
+
+from meshwright.arrays import BoolColumn
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
+from meshwright.search.published.kinds import kinds
+from meshwright.search.published.options import options_of
+from meshwright.specs import catalog
+from meshwright.specs.base import Spec
+from meshwright.specs.choices import Recompute
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.residuals import BITS
+from meshwright.specs.weights import parameters_by_part
+
+DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp")
+LAYOUT = ("tp", "sp", "cp", "pp", "vpp", "ep", "etp", "zero", "micro_batch")
+"""What a published run's plan is known by; the rest (recomputation, how stages are cut) follows the memory."""
+LARGER = 8
+"""Times the accelerators of any published run of its kind, beyond which a plan is of another kind; assumed."""
+NEWER = 1
+"""Generations by which the accelerators of a run may be newer than those of a plan that it speaks for: a release of a
+framework serves a new generation and the one before, and what ran on older ones goes on to run. Assumed."""
+NEWEST = 99
+"""The number of a generation that none is newer than."""
+AS_FAST = 0.02
+"""Of a step time, by which a run is no slower than another: what a run of one job repeated differs by; assumed."""
+_Key = tuple[str, str, str, int, int]
+"""Model, family of runtimes, accelerator, how many, bits."""
+_Job = tuple[_Key, int, int]
+"""A question's key, sequence length and global batch."""
+
+
+class Layout(BaseModel, frozen=True, extra="forbid"):
+    """How a published run of a model was split; there are hundreds, so that it is no `Spec`, which takes longer."""
+
+    model: str
+    """As `model_key` says it."""
+    family: str
+    """Of its runtime."""
+    accelerator: str
+    accelerators: int
+    bits: int
+    """Of the operands of its products."""
+    sequence_length: int
+    global_batch: int
+    beaten: bool
+    """Another layout was measured to be faster in another job of the same model on as many accelerators."""
+    degrees: tuple[int, ...]
+    """Of `LAYOUT`."""
+    recomputes_all: bool
+    """The fastest of its job that was split so recomputed whole layers."""
+    run: str
+    """The fastest of its job that was split so, by the name of its row or recipe."""
+    step_time_s: float | None
+    """That it was measured to take; None where no time is printed."""
+    plan: str
+    """Its plan, by name."""
+    options: tuple[str, ...]
+    """What it had beside model, cluster, length and batch, as `options_of` says it."""
+
+
+class PublishedRun(NamedTuple):
+    """A plan that was run, and what it was measured to take."""
+
+    plan: Plan
+    inputs: Inputs
+    step_time_s: float | None
+    """None where no time is printed."""
+    name: str = ""
+    """Of its row or recipe."""
+
+
+class Extent(Spec):
+    """How far the plans of published runs go."""
+
+    degrees: dict[str, int]
+    """The largest of each."""
+    accelerators: dict[str, int]
+    """The most that a run of each kind had, 0 where no run is of it."""
+    most_accelerators: int
+    """Of any run."""
+
+    def joined(self, other: Extent) -> Extent:
+        """How far those of both go."""
+        return Extent(
+            degrees=_larger(self.degrees, other.degrees),
+            accelerators=_larger(self.accelerators, other.accelerators),
+            most_accelerators=max(self.most_accelerators, other.most_accelerators),
+        )
+
+
+class PublishedPlans(Spec):
+    """What the plans of published runs were like."""
+
+    generations: dict[int, Extent]
+    """By generation of accelerators."""
+    layouts: tuple[Layout, ...]
+    """Of every job those that were measured to be the fastest, and those of which no time is printed."""
+
+
+@cache
+def published_plans() -> PublishedPlans:
+    """Of all published runs that are represented."""
+    return PublishedPlans(**catalog.written_table("published_plans"))
+
+
+def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
+    """What the plans of published runs are like."""
+    runs, jobs = tuple(runs), defaultdict[_Job, list[PublishedRun]](list)
+    for run in runs:
+        job = run.inputs.job
+        jobs[question_key(run.inputs), job.sequence_length, job.global_batch].append(run)
+    fastest = {job: _by_degrees(_fastest(of_job)) for job, of_job in jobs.items()}
+    every = ((job, degrees_of(run.plan)) for job, of_job in jobs.items() for run in of_job)
+    beaten = {(job[0], degrees) for job, degrees in every if degrees not in fastest[job]}
+    layouts = {
+        (*key, length, batch, (key, degrees) in beaten, degrees, *_told(run))
+        for (key, length, batch), of_job in fastest.items()
+        for degrees, run in of_job.items()
+    }
+    known = [dict(zip(Layout.model_fields, layout, strict=True)) for layout in sorted(layouts, key=str)]
+    return PublishedPlans(generations=extents_of(runs), layouts=tuple(Layout(**each) for each in known))
+
+
+def _told(run: PublishedRun) -> tuple[bool, str, float | None, str, tuple[str, ...]]:
+    """The fields of a layout that are its run's own."""
+    recomputes_all = run.plan.recompute == Recompute.FULL
+    return recomputes_all, run.name, run.step_time_s, str(run.plan), options_of(run.inputs)
+
+
+def extents_of(runs: Iterable[PublishedRun]) -> dict[int, Extent]:
+    """How far the plans of runs go, by generation of accelerators."""
+    extents = joined_extents({generation(run.inputs): _extent_of(run)} for run in runs)
+    return dict(sorted(extents.items()))
+
+
+def joined_extents(parts: Iterable[Mapping[int, Extent]]) -> dict[int, Extent]:
+    """How far the runs of all parts go, by generation of accelerators."""
+    extents: dict[int, Extent] = {}
+    for part in parts:
+        for number, own in part.items():
+            extents[number] = extents.get(number, own).joined(own)
+    return extents
+
+
+def _extent_of(run: PublishedRun) -> Extent:
+    of_kinds = kinds(Plans.of([run.plan]), run.inputs).items()
+    return Extent(
+        degrees={name: getattr(run.plan, name) for name in DEGREES},
+        accelerators={name: run.plan.num_gpus * is_of.item() for name, is_of in of_kinds},
+        most_accelerators=run.plan.num_gpus,
+    )
+
+
+def generation(inputs: Inputs) -> int:
+    """Of accelerators, the later the higher: the major number of their compute capability; of those without one the
+    number of the newest, so that all runs speak for them.
+    """
+    number = inputs.cluster.accelerator.compute_capability
+    return NEWEST if number is None else int(number)
+
+
+@cache
+def extent(number: int) -> Extent:
+    """How far published runs go that speak for accelerators of a generation; number: as `generation` gives it."""
+    return extent_for(number, published_plans().generations)
+
+
+def extent_for(number: int, extents: Mapping[int, Extent]) -> Extent:
+    """How far runs go that speak for accelerators of a generation: of it, of older ones and of the next.
+
+    extents: of the runs, by generation. A kind of plan that other runs have alone is in it, with 0 accelerators.
+    """
+    near = [each for of, each in extents.items() if of <= number + NEWER]
+    names = {name for each in extents.values() for name in each.accelerators}
+    none = Extent(degrees=dict.fromkeys(DEGREES, 1), accelerators=dict.fromkeys(sorted(names), 0), most_accelerators=0)
+    return reduce(Extent.joined, near, none)
+
+
+def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
+def _fastest(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
+    """Of the runs of one job those that none was measured to beat."""
+    least = min((run.step_time_s for run in runs if run.step_time_s), default=0.0)
+    return [run for run in runs if not run.step_time_s or run.step_time_s <= least * (1 + AS_FAST)]
+
+
+def _by_degrees(runs: Sequence[PublishedRun]) -> dict[tuple[int, ...], PublishedRun]:
+    """The fastest run of each layout; one whose time is printed, where there is one."""
+    fastest_last = sorted(runs, key=lambda run: run.step_time_s or np.inf, reverse=True)
+    return {degrees_of(run.plan): run for run in fastest_last}
+
+
+def model_key(inputs: Inputs) -> str:
+    """What one model has in common with itself under other names: layers, billions of parameters and experts."""
+    model = inputs.model
+    experts = max((each.count for each in model.mixtures), default=0)
+    parameters = round(sum(parameters_by_part(model).values()), -9)
+    return f"{model.num_layers} layers, {parameters} parameters, {experts} experts"
+
+
+def degrees_of(plan: Plan) -> tuple[int, ...]:
+    """Of `LAYOUT`."""
+    return tuple(int(getattr(plan, name)) for name in LAYOUT)
+
+
+def question_key(inputs: Inputs) -> _Key:
+    """What a question has in common with a layout, but for its sequences and its batch."""
+    cluster, bits = inputs.cluster, BITS[inputs.recipe.number_format]
+    return model_key(inputs), inputs.runtime.family, cluster.accelerator.id, cluster.num_gpus, bits
+
+
+class Unpublished(NamedTuple):
+    """What no published run has, and how far published ones go."""
+
+    what: str
+    most: str
+    """Of published runs."""
+
+
+def is_published(plans: Plans, inputs: Inputs) -> BoolColumn:
+    """Whether published runs go as far as each plan in every kind and degree, shape (n,); of accelerators, which all
+    plans of a question have as many of, there may be more.
+    """
+    return ~goes_beyond(plans, inputs, extent(generation(inputs)))
+
+
+def goes_beyond(plans: Plans, inputs: Inputs, known: Extent) -> BoolColumn:
+    """Whether each plan goes further than some runs in any kind or degree, shape (n,); known: how far these go."""
+    beyond = [getattr(plans, name) > largest for name, largest in known.degrees.items()]
+    judged = _judged(plans, inputs, known)
+    beyond += [is_of & _too_many(plans, known.accelerators[name]) for name, is_of in judged.items()]
+    further: BoolColumn = np.any(beyond, axis=0)
+    return further
+
+
+def unpublished(plan: Plan, inputs: Inputs) -> list[Unpublished]:
+    """Every kind and degree in which published runs do not go as far as a plan, and the accelerators, if there are more
+    than any run of this generation or the next had.
+    """
+    known, anywhere, plans = extent(generation(inputs)), extent(NEWEST), Plans.of([plan])
+    degrees = [
+        Unpublished(_named(f"{name} {of}", 0, of <= anywhere.degrees[name]), f"{name} {largest}")
+        for name, largest in known.degrees.items()
+        if (of := getattr(plan, name)) > largest
+    ]
+    of_kinds = [
+        Unpublished(_named(name, plan.num_gpus if most else 0, later), str(most or "none"))
+        for name, is_of in _judged(plans, inputs, known).items()
+        if (is_of & _too_many(plans, most := known.accelerators[name])).item()
+        for later in [not _too_many(plans, anywhere.accelerators[name])]
+    ]
+    most = known.most_accelerators
+    size = [Unpublished(f"{plan.num_gpus:,} accelerators", f"{most:,}")] if plan.num_gpus > most else []
+    return degrees + of_kinds + size
+
+
+def _named(what: str, count: int, elsewhere: bool) -> str:
+    """What no run has, on how many accelerators where fewer have it, and on which where later ones have it."""
+    on = f" on {f'{count} ' if count else ''}accelerators" if count or elsewhere else ""
+    return f"{what}{on}{' of this generation or the next' if elsewhere else ''}"
+
+
+def _judged(plans: Plans, inputs: Inputs, known: Extent) -> dict[str, BoolColumn]:
+    """The kinds of which published runs tell something; of a framework without any they tell nothing."""
+    return {name: is_of for name, is_of in kinds(plans, inputs).items() if name in known.accelerators}
+
+
+def _too_many(plans: Plans, most: int) -> BoolColumn:
+    """Whether plans take far more accelerators than any published run, shape (n,)."""
+    return plans.num_gpus > LARGER * most
