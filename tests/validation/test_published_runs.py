@@ -13,6 +13,7 @@ from meshwright.answers.basis.conditions import THOUSANDS
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput
 from meshwright.specs.fitted import fitted_constants
+from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import parameter_count
 from meshwright.validation.outcomes import KINDS, Outcome, outcomes_of
@@ -208,6 +209,19 @@ def test_answers_say_how_far_off_runs_of_few_micro_batches_are(
     assert after in sentence
     numbers = [int(word) for word in told.replace("micro-batches", "").split() if word.isdecimal()]
     assert numbers == [min(micro_batches), max(micro_batches), round(min(longer)), round(max(longer))]
+
+
+def test_answers_say_how_much_longer_all_to_alls_over_efa_make_a_step(outcomes: list[Outcome]) -> None:
+    """What the library's file tells questions with experts on several nodes, at the constants of the catalogue."""
+    rows = ((each, each.configuration.rows[0]) for each in outcomes)
+    longer = [
+        100 * (each.step_time.measured / each.step_time.predicted - 1)
+        for each, row in rows
+        if each.step_time and (row["dataset"], row["micro_batch_size"]) == ("aws-bridge", "4")
+        if "no-expert-overlap" in row["settings"]
+    ]
+    told = str(read_cluster("2xaws-p5").library.all_to_all.assumed)
+    assert f"{min(longer):.0f} to {max(longer):.0f} % longer than predicted" in told
 
 
 def test_answers_say_how_much_less_deepseek_v3_took_on_gb300(outcomes: list[Outcome]) -> None:
