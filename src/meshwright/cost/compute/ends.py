@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from meshwright.arrays import Floats
+from meshwright.arrays import Floats, Ints
 from meshwright.cost.compute.accumulation import added_gradient_bytes, summed_bytes
 from meshwright.cost.compute.elementwise import elementwise_time, norm_passes
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.compute.work import NO_WORK, Work
+from meshwright.cost.loss_pieces import loss_pieces, summed_gradient
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_rows
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import HALF_BYTES
 
 COLLECTED_BYTES = 16
 """Per element of the head's input: zeros in fp32, the 2-byte gradient written into them, and cast back."""
@@ -59,8 +61,9 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     logit of its cross-entropy, and 4 bytes per logit that is gathered or cut out. Where the loss goes through the
     sequence in q pieces, forward and backward, all of it is in the forward pass, in products of 1/q of the rows; the
     weight gradients of 2 bytes are added up in the g bytes of what is reduced, 2 + g for the first and 2 + 2 g for each
-    other one, and 2-byte gradients of the input go through fp32, 16 bytes an element. A frozen head has no weight
-    gradient.
+    other one, and 2-byte gradients of the input go through fp32, 16 bytes an element. Where it is fused with the head,
+    `summed_gradient` says what each piece moves; zeros and gradients of the input are written, and all gradients
+    scaled once. A frozen head has no weight gradient.
     plan: scalar or array (n,). Returns seconds. Source: the runtime's `cross_entropies`;
     Megatron-LM, tensor_parallel/cross_entropy.py; torchtitan 0.3.0, components/loss.py (ChunkedLossWrapper,
     GradAccumulator); torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param.py L802-821.
@@ -75,7 +78,7 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     normed = residual_tokens(plan, inputs) * hidden
     logits, gathered = 1.0 * rows * seen, seen > vocabulary
     entropy = runtime.entropy
-    pieces = entropy.sequence_pieces
+    pieces = loss_pieces(plan, inputs)
     head = Gemm(*(pieces * each for each in linear_time(rows / pieces, vocabulary, hidden, inputs, half=True)))
     head = head.frozen if inputs.freezes_weights else head
     norm = norm_passes(inputs)
@@ -84,16 +87,26 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     sliced = JOINED_BYTES * gathered * rows * vocabulary
     backward_bytes = norm.backward * normed + entropy.backward_bytes * logits + sliced + cast
     backward_bytes = backward_bytes + summed_bytes(plan, inputs, 1.0 * vocabulary * hidden)
-    if pieces > 1:
-        sums = (2.0 + inputs.gradient_bytes) * pieces + inputs.gradient_bytes * (pieces - 1)
+    if entropy.fuses_head or entropy.sequence_pieces > 1:
         forward_bytes = forward_bytes + backward_bytes - norm.backward * normed
-        forward_bytes = forward_bytes + sums * vocabulary * hidden + COLLECTED_BYTES * rows * hidden
+        forward_bytes = forward_bytes + _summed_in_pieces(pieces, 1.0 * vocabulary, rows, inputs)
         forward = Work(head.forward + head.backward, 0.0 * normed, elementwise_time(forward_bytes, accelerator))
         backward = NO_WORK._replace(elementwise=elementwise_time(norm.backward * normed, accelerator))
         return _end(inputs, forward, backward, NO_GEMM)
     forward = Work(head.forward, 0.0 * normed, elementwise_time(forward_bytes, accelerator))
     backward = Work(head.backward, 0.0 * normed, elementwise_time(backward_bytes, accelerator))
     return _end(inputs, forward, backward, head)
+
+
+def _summed_in_pieces(pieces: Floats, vocabulary: Floats, rows: Ints, inputs: Inputs) -> Floats:
+    """Bytes moved to sum the gradients of a head's weights over the pieces of a loss, and those of its input."""
+    hidden = inputs.model.hidden_size
+    if inputs.runtime.entropy.fuses_head:
+        gradient = summed_gradient(inputs)
+        scaled = 2 * (gradient.kept * vocabulary + HALF_BYTES * rows) * hidden
+        return gradient.moved * pieces * vocabulary * hidden + 2 * HALF_BYTES * rows * hidden + scaled
+    sums = (2.0 + inputs.gradient_bytes) * pieces + inputs.gradient_bytes * (pieces - 1)
+    return sums * vocabulary * hidden + COLLECTED_BYTES * rows * hidden
 
 
 def prediction_time(plan: Layout, inputs: Inputs) -> EndTime:

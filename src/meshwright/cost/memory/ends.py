@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, where
+from meshwright.cost.loss_pieces import loss_pieces, summed_gradient
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_rows
 from meshwright.layout.plans import Layout
 from meshwright.specs.choices import Recompute
@@ -23,9 +24,11 @@ class HeadMemory(NamedTuple):
     """Alive for a moment while the cross-entropy's backward runs, beyond what is saved."""
     unjoined: Floats
     """Free at that moment, in pieces too small for what is alive."""
+    forward: Floats
+    """Alive for a moment while the cross-entropy works forward, beyond what is saved."""
     waiting: Floats
-    """Of the cross-entropy of a micro-batch that waits for its backward: fp32 log-probabilities, or the 2-byte gradient
-    of the head's input."""
+    """Of the cross-entropy of a micro-batch that waits for its backward: fp32 log-probabilities, the 2-byte gradient of
+    the head's input, or that of its weights."""
     output: Floats
     """2-byte logits of whole sequences."""
     piece_output: Floats
@@ -44,9 +47,11 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     these once more, as its loss waits for the same backward, and keeps the embedding of its tokens and, without full
     recomputation, the joined inputs of its projection in the recipe's format. Where the loss goes through the sequence
     piece by piece, forward and backward, the logits are those of one piece, the gradients of the head's inputs are
-    collected in fp32 and wait for the backward in 2 bytes, and pieces of several sequences are copies.
+    collected in fp32 and wait for the backward in 2 bytes, and pieces of several sequences are copies. Where it is
+    fused with the head, the logits are those of one piece of the tokens, the gradient of the head's input takes the
+    place of that input, and the gradient of its weights is summed beside them.
     plan: scalar or array (n,). Returns bytes. Source: Megatron-LM, multi_token_prediction.py, process_mtp_loss;
-    torchtitan 0.3.0, components/loss.py, ChunkedLossWrapper, counted with PyTorch 2.13 on fake tensors.
+    torchtitan 0.3.0, components/loss.py, ChunkedLossWrapper, counted with PyTorch 2.13 on fake tensors; `loss_pieces`.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -64,18 +69,26 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     split = entropy.alive_bytes if joined or entropy.split_alive_bytes is None else entropy.split_alive_bytes
     layers, logits = inputs.mtp_layers, (1 + inputs.mtp_layers) * rows * vocabulary_rows(plan, inputs).logits
     in_pieces = entropy.sequence_pieces > 1
-    piece = logits / entropy.sequence_pieces
+    piece = logits / loss_pieces(plan, inputs)
     alive = where(plan.tp > 1, split, entropy.alive_bytes) * piece
     collected = in_pieces * (FP32_BYTES / HALF_BYTES * whole + where(plan.micro_batch > 1, whole, 0.0))
     saved = inputs.residual_bytes / HALF_BYTES * residual + (residual if again else whole)
     projected = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
     predicted = saved + residual + where(plan.recompute == Recompute.FULL, 0.0, projected)
+    output = (not in_pieces and not entropy.fuses_head) * 1.0 * HALF_BYTES * logits
+    working, waiting = alive + gathered + collected, whole if in_pieces else 1.0 * FP32_BYTES * logits
+    forward = output + 2 * waiting
+    if entropy.fuses_head:
+        weights, gradient = 1.0 * vocabulary_rows(plan, inputs).head * hidden, summed_gradient(inputs)
+        working, waiting = working + (gradient.kept + gradient.working) * weights, gradient.kept * weights
+        forward = working
     return HeadMemory(
         saved=saved + layers * predicted,
-        working=alive + gathered + collected,
+        working=working,
         unjoined=entropy.unjoined_bytes * piece,
-        waiting=whole if in_pieces else 1.0 * FP32_BYTES * logits,
-        output=(not in_pieces) * 1.0 * HALF_BYTES * logits,
+        forward=forward,
+        waiting=waiting,
+        output=output,
         piece_output=in_pieces * 1.0 * HALF_BYTES * piece,
         pieces=collected + in_pieces * whole / entropy.sequence_pieces,
         put_out=in_pieces * whole,

@@ -50,7 +50,8 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
     line.at(Moment.LAST_LAYER_FORWARD)
     line.free("two layers", "output of the layer")
     runtime = step.inputs.runtime
-    if runtime.sharding.loss_within_forward and runtime.kernels.cross_entropy == "eager":
+    peaks = runtime.kernels.cross_entropy == "eager" or runtime.entropy.fuses_head
+    if runtime.sharding.loss_within_forward and peaks:
         line.allocate("parameters", "last unit as it was sent", HALF_BYTES * step.last_unit)
         line.allocate("logits", "logits", saved.logits_forward)
         line.at(Moment.LOSS_FORWARD)

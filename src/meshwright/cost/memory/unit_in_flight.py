@@ -129,7 +129,7 @@ def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> Uni
         second_activations=np.where(stages.in_flight_chunks > 1, activations - chunk - head * several, 0.0),
         head=head,
         layer_output=layer_output,
-        logits_forward=stages.head * (end.output + 2 * end.waiting),
+        logits_forward=stages.head * end.forward,
         second_logits=several * (end.working + second_others_logits),
         residual=residual,
         received=1.0 * stages.receives * runs.plans.num_microbatches[stages.plan] * residual,

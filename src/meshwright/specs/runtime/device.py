@@ -114,6 +114,9 @@ class CrossEntropy(Spec):
 
     sequence_pieces: Annotated[int, Field(ge=1, le=1024)] = 1
     """Pieces of the sequence that go through the head and the cross-entropy, forward and backward, one by one."""
+    fuses_head: bool = False
+    """Head and cross-entropy are one function: forward, it works on pieces of the tokens that are no larger than the
+    hidden state is, or twice that, and makes the gradients of the head's input and weights; no logits are left."""
     alive_bytes: NonNegative
     """Alive at the peak, logits included."""
     split_alive_bytes: NonNegative | None = None
