@@ -43,7 +43,8 @@ def main() -> None:
     page = ROOT / "docs" / "verify.md"
     page.write_text(filled(page.read_text("utf-8"), "verified", verified()), "utf-8")
     page = ROOT / "docs" / "fine-tuning.md"
-    page.write_text(filled(page.read_text("utf-8"), "adapters", adapted()), "utf-8")
+    text = filled(page.read_text("utf-8"), "adapters", adapted())
+    page.write_text(filled(text, "liger", with_liger()), "utf-8")
     page = ROOT / "docs" / "time.md"
     page.write_text(filled(page.read_text("utf-8"), "documents", packed()), "utf-8")
     page = ROOT / "docs" / "logs.md"
@@ -82,6 +83,17 @@ def adapted() -> str:
     words += ["--seq-len", "4096", "--global-batch", "32"]
     printed = run("-m", "meshwright.cli", *words)
     return f"$ meshwright {' '.join(words)}\n{printed.partition('Memory of')[0].rstrip()}"
+
+
+def with_liger() -> str:
+    """Commands that plan with and without the kernels of Liger, each with its best plan, its pace and its memory."""
+    shown = []
+    for position in ("off", "on"):
+        words = ["plan", "qwen3-8b", "1x8:h100", "--runtime", "accelerate", "--with", f"liger={position}"]
+        words += ["--seq-len", "16k", "--global-batch", "32"]
+        best = run("-m", "meshwright.cli", *words).partition("\n\n")[2].splitlines()[:3]
+        shown += [f"$ meshwright {' '.join(words)}", "...", *best]
+    return "\n".join(shown)
 
 
 def packed() -> str:

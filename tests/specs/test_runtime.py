@@ -132,7 +132,10 @@ def test_experts_are_planned_for_where_the_runtime_has_them(name: str) -> None:
         ({"rank_order": ("tp", "tp")}, "must hold each of tp, cp, ep, dp, pp once"),
         ({"zero_stages": ()}, "zero_stages"),
         ({"weights": "full"}, r"\[0, 1, 2, 3\] must be of \[0, 2, 3\] where weights is full"),
-        ({"elementwise": "nope"}, "'nope' is not among elementwise_kernels: eager, fused, megatron, transformers"),
+        (
+            {"elementwise": "nope"},
+            "'nope' is not among elementwise_kernels: eager, fused, liger, megatron",
+        ),
         ({"host_s_per_step": float("inf")}, "host_s_per_step"),
         ({"weight_gradient_slowdown": 0.5}, "weight_gradient_slowdown"),
         ({"gradient_bytes": 3}, "gradient_bytes"),

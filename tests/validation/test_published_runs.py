@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 
@@ -209,6 +210,18 @@ def test_answers_say_how_far_off_runs_of_few_micro_batches_are(
     assert after in sentence
     numbers = [int(word) for word in told.replace("micro-batches", "").split() if word.isdecimal()]
     assert numbers == [min(micro_batches), max(micro_batches), round(min(longer)), round(max(longer))]
+
+
+def test_the_page_says_how_much_runs_with_liger_allocated(outcomes: list[Outcome]) -> None:
+    with_it = [each for each in outcomes if "liger=on" in each.configuration.rows[0]["with"] and each.memory]
+    held = [
+        100 * (each.memory.measured / each.memory.predicted - 1)
+        for each in with_it
+        if each.memory and each.configuration.memory_kind == "allocated"
+    ]
+    page = " ".join((Path(__file__).parents[2] / "docs" / "fine-tuning.md").read_text("utf-8").split())
+    assert f"The {len(held)} measured runs with it whose allocated memory is printed" in page
+    assert f"{-min(held):.1f} % less to {max(held):.1f} % more than is predicted" in page
 
 
 def test_answers_say_how_much_longer_all_to_alls_over_efa_make_a_step(outcomes: list[Outcome]) -> None:

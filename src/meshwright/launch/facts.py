@@ -13,7 +13,7 @@ from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import leaves_split
 from meshwright.layout.splits import layers_of_chunks
-from meshwright.specs.behaviours import PERMUTE_FUSION, position_of
+from meshwright.specs.behaviours import LIGER, PERMUTE_FUSION, position_of
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
@@ -201,6 +201,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "moment_bytes": runtime.storage.moment_bytes,
         "newest_attention": inputs.attention_kernel == "newest",
         "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes < FP32_BYTES,
+        "liger_kernels": position_of(runtime, LIGER) == "on",
         "offloads_states": inputs.runtime.storage.offloads_states,
         "optimizer_bytes": f"{float(optimizer_bytes(plan, inputs)):g}",
         "orders_kernels_by_connection": ordered,

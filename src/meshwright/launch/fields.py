@@ -13,7 +13,7 @@ from meshwright.launch.forms import Fields
 from meshwright.layout.plan import USUAL, Plan
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.schedules.records import SCHEDULE_NAMES, usual_schedule
-from meshwright.specs.behaviours import beside_adapters, with_behaviours
+from meshwright.specs.behaviours import LIGER, beside_adapters, position_of, with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import ALL_LINEAR, Job
@@ -67,6 +67,7 @@ def fields_beside_the_model(plan: Plan, inputs: Inputs) -> Fields:
         "runtime.training_dtype": _training_dtype(inputs.runtime),
         "runtime.vocabulary_multiple": int(vocabulary_shard(plan, inputs)),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
+        "runtime.liger": position_of(inputs.runtime, LIGER) == "on",
     }
 
 

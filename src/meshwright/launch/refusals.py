@@ -51,6 +51,7 @@ WORDS = {
     "runtime.attention_kernel": "attention kernel {}",
     "runtime.dispatcher": "token dispatcher {}",
     "runtime.optimizer": "optimizer {}",
+    "runtime.liger": "kernels of Liger",
     "runtime.training_dtype": "weights in {} alone",
     "model.tied_embeddings": "tied embeddings",
     "model.head_bias": "a bias of the output layer",
@@ -98,6 +99,7 @@ OPTIONS = {
     "runtime.attention_kernel": "--with attention_kernel={}",
     "runtime.training_dtype": "--with training_dtype={}",
     "runtime.optimizer": "--with optimizer_states=fp32",
+    "runtime.liger": "--with liger=off",
 }
 """Options of the command that set fields of the job and the runtime; those of a plan are its `Constraints`."""
 CUT = ("plan.chunk_layers", "plan.first_stage_layers", "plan.last_stage_layers")

@@ -22,12 +22,15 @@ IDENTITY = (
 """Fields that say what a runtime is and refuses, not how it behaves."""
 PERMUTE_FUSION = "permute_fusion"
 """The switch for fused kernels that sort the rows of experts."""
+LIGER = "liger"
+"""The switch for the kernels of Liger in models of transformers."""
 FUSED_EXPERTS = "fused_experts"
 """The switch for one kernel that computes all experts of a rank."""
 TRAINING_DTYPE, FROZEN = "training_dtype", "frozen"
 """The switch for the format of weights, and its position where they are frozen in 2 bytes."""
-KERNEL_SWITCHES = (PERMUTE_FUSION, FUSED_EXPERTS)
-"""Switches for faster kernels of models with experts."""
+OF_EXPERTS = (PERMUTE_FUSION, FUSED_EXPERTS)
+KERNEL_SWITCHES = (*OF_EXPERTS, LIGER)
+"""Switches for faster kernels, the first of models with experts."""
 
 
 def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
@@ -180,7 +183,8 @@ def with_kernels_on(inputs: Inputs, switch: str) -> Inputs | None:
     """
     runtime = inputs.runtime
     of_now = runtime.id == runtime.framework and switch in runtime.switches
-    if not inputs.model.is_moe or not of_now or position_of(runtime, switch) == "on":
+    lacks = switch in OF_EXPERTS and not inputs.model.is_moe
+    if lacks or not of_now or position_of(runtime, switch) == "on":
         return None
     try:
         return inputs.replace(runtime=with_behaviours(runtime, [f"{switch}=on"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.errors import NotModelled
-from meshwright.specs.behaviours import PERMUTE_FUSION, position_of
+from meshwright.specs.behaviours import LIGER, PERMUTE_FUSION, position_of
 from meshwright.specs.choices import Recompute
 from meshwright.specs.runtime import Runtime
 from meshwright.validation.rows.meanings import meanings
@@ -408,6 +408,22 @@ def test_adapters_are_refused(said: Row, refused: bool) -> None:
     if refused:
         with pytest.raises(NotModelled, match="LoRA"):
             read_case(row)
+
+
+@pytest.mark.parametrize(
+    ("said", "position", "cross_entropy"),
+    [
+        ({"runtime": "accelerate", "notes": "fused linear cross-entropy (Liger); FA4"}, "on", "fused_linear"),
+        ({"runtime": "deepspeed", "notes": "packed; --use_liger_kernel"}, "on", "fused_linear"),
+        ({"runtime": "accelerate", "notes": "Liger kernels with its plain cross-entropy"}, "", "eager"),
+        ({"runtime": "accelerate", "notes": "no Liger"}, "off", "eager"),
+        ({"runtime": "accelerate", "notes": "Liger off; FA4"}, "off", "eager"),
+    ],
+)
+def test_kernels_of_liger_are_read(said: Row, position: str, cross_entropy: str) -> None:
+    (row,) = as_known([_stranger(**said, recompute="full", zero_stage="3")])
+    runtime = runtime_of(row)
+    assert (position_of(runtime, LIGER), runtime.kernels.cross_entropy) == (position, cross_entropy)
 
 
 def test_kernels_that_a_run_does_without_are_read() -> None:

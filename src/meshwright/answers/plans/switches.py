@@ -16,7 +16,7 @@ from meshwright.search.changes.knobs import question_changes
 from meshwright.search.changes.question_knobs import switches
 from meshwright.search.changes.sensitivity import PricedChange, sensitivity
 from meshwright.search.many_searches.constraint_costs import constrained
-from meshwright.specs.behaviours import FUSED_EXPERTS, switch_at
+from meshwright.specs.behaviours import FUSED_EXPERTS, LIGER, switch_at
 from meshwright.specs.inputs import Inputs
 
 WORTH = 0.02
@@ -27,6 +27,7 @@ LIBRARIES = {"deepep": "DeepEP", "hybridep": "HybridEP (of DeepEP)"}
 """By the backend that a launch sets."""
 FUSED_EXPERTS_LIBRARY = "Transformer Engine 2.14 or later"
 """Source: megatron/core/transformer/moe/experts.py, _is_fused_impl_supported."""
+LIGER_LIBRARY = "liger-kernel"
 ATTENTION_LIBRARIES = {10.0: "FlashAttention-4", 9.0: "FlashAttention-3"}
 """By the least compute capability, from the highest."""
 
@@ -154,6 +155,8 @@ def _library(knob: str, plan: Plan, inputs: Inputs) -> str:
         return _attention_library(inputs) if inputs.attention_kernel == "newest" else ""
     if knob == FUSED_EXPERTS:
         return FUSED_EXPERTS_LIBRARY
+    if knob == LIGER:
+        return LIGER_LIBRARY
     return library_of(plan, inputs) if knob == "dispatcher" else ""
 
 

@@ -146,13 +146,14 @@ def change_words(remedy: Remedy) -> str:
 def short_words(remedy: Remedy) -> str:
     """What makes a plan safe, as options or words."""
     cluster, options = remedy.inputs.cluster, " ".join(remedy.options)
+    beside = f" and {options}" if options else ""
     nodes = f"nodes of {cluster.gpus_per_node}, the usual machine" if remedy.usual_nodes else "nodes"
     return {
         Kind.FEWER_CONSTRAINTS: f"without {options}",
         Kind.FEWER_BYTES: options,
         Kind.SHORTER_SEQUENCE: f"sequences of {remedy.inputs.job.sequence_length} tokens",
         Kind.ADAPTERS: f"low-rank adapters in place of all weights ({options})",
-        Kind.MORE_ACCELERATORS: f"{cluster.num_nodes} {nodes} ({cluster.num_gpus} accelerators)"
+        Kind.MORE_ACCELERATORS: f"{cluster.num_nodes} {nodes} ({cluster.num_gpus} accelerators){beside}"
         if cluster.num_nodes > 1
-        else f"one node of {cluster.num_gpus} accelerators",
+        else f"one node of {cluster.num_gpus} accelerators{beside}",
     }[remedy.kind]

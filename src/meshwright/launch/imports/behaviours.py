@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 
 from meshwright.launch.facts import Facts, facts_of
 from meshwright.launch.framework import Setting, Value
-from meshwright.launch.spelling import Settings, filled
+from meshwright.launch.spelling import Settings, Understood, filled
 from meshwright.launch.table import LaunchTable
 from meshwright.layout.plan import Plan
 from meshwright.specs.base import Spec
@@ -55,6 +56,12 @@ def switches(table: str) -> set[str]:
         if table in each.tables
         for name in (*each.present, *each.absent, *each.off)
     }
+
+
+def without_switches(understood: Understood, table: str) -> Understood:
+    """What was understood, without the table's switches among what is unknown."""
+    known = switches(table)
+    return replace(understood, unknown={key: value for key, value in understood.unknown.items() if key not in known})
 
 
 def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings) -> list[str]:

@@ -14,7 +14,7 @@ from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields, read_value
 from meshwright.launch.imports.adapters import units_of_trainer, with_usual_modules
 from meshwright.launch.imports.answered import answered, batched
-from meshwright.launch.imports.behaviours import left_out, runtime_as_set
+from meshwright.launch.imports.behaviours import left_out, runtime_as_set, without_switches
 from meshwright.launch.imports.bridge_workloads import is_workload, one_workload
 from meshwright.launch.imports.deepspeed_json import known_to_deepspeed
 from meshwright.launch.imports.demands import FileRule
@@ -150,7 +150,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     require_training(read)
     ranks = cluster.num_gpus if cluster else machines.ranks
     spelled = dialect.translate(Spelled(read=read, known=known, notes=notes, ranks=ranks))
-    understood = known_to_deepspeed(understand(spelled, table), read)
+    understood = without_switches(known_to_deepspeed(understand(spelled, table), read), dialect.name)
     fields, used = answered(_plain(understood.fields | named), given.answers, read, table, spelled)
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)
     model = read_model(given.model) if given.model else named_model(fields, table)

@@ -17,11 +17,12 @@ from meshwright.search.find import Progress, SearchResult
 from meshwright.search.fits.least_states import states_fit
 from meshwright.search.many_searches.fewest_nodes import fewest_nodes, whole_answer
 from meshwright.search.published.runs import unpublished
-from meshwright.specs.behaviours import beside_adapters, narrower_states, with_behaviours
+from meshwright.specs.behaviours import LIGER, beside_adapters, narrower_states, position_of, with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
+from meshwright.specs.runtime import Runtime
 from meshwright.specs.scale import with_full_node, with_gpus, with_nodes
 
 SEQUENCE_DIVISORS = (2, 4, 8, 16)
@@ -38,6 +39,8 @@ USUAL_RANK = 16
 """
 OPTIONS = {"sequence_length": "seq-len", "lora_rank": "lora-rank"}
 """Fields of a job that the command line calls otherwise."""
+KERNELS_OF_TRANSFORMERS = (LIGER, "on"), ("compiled", "true")
+"""Switches for models of transformers, with the position at which logits take fewer bytes."""
 Question = tuple[tuple[str, ...], Inputs]
 """Options, and the question with them."""
 
@@ -116,15 +119,25 @@ def _fewer_bytes(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
 
 def _other_forms(inputs: Inputs) -> Iterator[Question]:
     runtime, job = inputs.runtime, inputs.job
-    for name in runtime.cross_entropies:
-        if name != runtime.kernels.cross_entropy:
-            yield from _question(inputs, behaviours=[f"cross_entropy={name}"])
+    for change in _other_losses(runtime):
+        yield from _question(inputs, behaviours=[change])
     if inputs.gradient_bytes > HALF_BYTES:
         yield from _question(inputs, gradients="half")
     yield from (((f"--with {change}",), after) for change, after in narrower_states(inputs))
     for precision in runtime.plans.precisions:
         if precision != job.precision:
             yield from _question(inputs, precision=precision)
+
+
+def _other_losses(runtime: Runtime) -> Iterator[str]:
+    """Other forms of logits: what models of transformers can switch, or every cross-entropy that the runtime has."""
+    if LIGER not in runtime.switches:
+        others = (name for name in runtime.cross_entropies if name != runtime.kernels.cross_entropy)
+        yield from (f"cross_entropy={name}" for name in others)
+        return
+    for switch, position in KERNELS_OF_TRANSFORMERS:
+        if switch in runtime.switches and position_of(runtime, switch) != position:
+            yield f"{switch}={position}"
 
 
 def _question(inputs: Inputs, behaviours: Sequence[str] = (), **fields: Any) -> Iterator[Question]:
@@ -159,6 +172,19 @@ def _adapters(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
 
 
 def _more_accelerators(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
+    """More of them; where no number makes a plan safe and models of transformers keep whole logits, with their other
+    forms.
+    """
+    found = False
+    for each in _on_more(inputs, progress):
+        found = True
+        yield each
+    for change in () if found or LIGER not in inputs.runtime.switches else _other_losses(inputs.runtime):
+        for options, question in _question(inputs, behaviours=[change]):
+            yield from (replace(each, options=options) for each in _on_more(question, progress))
+
+
+def _on_more(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     """Of accelerators of one node up to the usual machine, else of whole nodes: the fewest on which a plan is safe,
     then of the next numbers those that are faster than all before, until published runs are like one of these plans.
     """

@@ -1,0 +1,90 @@
+"""The kernels of Liger: read where configurations of fine-tuning switch them on, and written back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshwright.answers.launch.files import launch_files
+from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import LIGER, position_of, with_behaviours
+from meshwright.specs.job import Job
+from meshwright.specs.read_inputs import read_inputs
+
+AXOLOTL = """base_model: NousResearch/Meta-Llama-3.1-8B
+plugins:
+  - axolotl.integrations.liger.LigerPlugin
+liger_rope: true
+liger_rms_norm: true
+liger_glu_activation: true
+liger_fused_linear_cross_entropy: true
+sequence_len: 4096
+micro_batch_size: 2
+bf16: true
+gradient_checkpointing: true
+fsdp_version: 2
+fsdp_config:
+  reshard_after_forward: true
+"""
+FACTORY = """model_name_or_path: Qwen/Qwen3-8B
+stage: sft
+finetuning_type: full
+deepspeed: ds.json
+enable_liger_kernel: true
+cutoff_len: 4096
+per_device_train_batch_size: 2
+bf16: true
+"""
+TRL = """model_name_or_path: Qwen/Qwen3-8B
+use_liger_kernel: true
+max_length: 4096
+packing: false
+per_device_train_batch_size: 2
+bf16: true
+gradient_checkpointing: true
+"""
+SCRIPT = (
+    "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-8B --bf16 True --model_max_length 4096 "
+    "--per_device_train_batch_size 2 --deepspeed ds.json --use_liger_kernel True --gradient_checkpointing True\n"
+)
+FILES = {"axolotl.yaml": AXOLOTL, "factory.yaml": FACTORY, "trl.yaml": TRL, "run.sh": SCRIPT}
+
+
+def imported(folder: Path, name: str, text: str) -> LaunchQuestion:
+    (folder / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    path = folder / name
+    path.write_text(text)
+    return question_of_file(path, Given(cluster="1x8:h100", values={"zero_optimization.stage": "3"}))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_they_are_priced_where_a_file_has_them(tmp_path: Path, name: str) -> None:
+    question = imported(tmp_path, name, FILES[name])
+    assert position_of(question.inputs.runtime, LIGER) == "on"
+    assert not any("liger" in key for key in question.understood.unknown)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_they_are_not_where_it_switches_them_off(tmp_path: Path, name: str) -> None:
+    text = "\n".join(
+        line.replace("true", "false") if "liger" in line else line for line in FILES[name].splitlines()
+    ).replace("--use_liger_kernel True", "--use_liger_kernel False")
+    assert position_of(imported(tmp_path, name, text).inputs.runtime, LIGER) == "off"
+
+
+def test_axolotl_switches_its_parts(tmp_path: Path) -> None:
+    text = AXOLOTL.replace("liger_fused_linear_cross_entropy: true\n", "")
+    kernels = imported(tmp_path, "axolotl.yaml", text).inputs.runtime.kernels
+    assert (kernels.elementwise, kernels.cross_entropy) == ("liger", "eager")
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "deepspeed"])
+@pytest.mark.parametrize("position", ["on", "off"])
+def test_training_scripts_apply_them(framework: str, position: str) -> None:
+    inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=4096, global_batch=64), framework)
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [f"liger={position}"]))
+    script = launch_files(Plan(dp=8, zero=3, num_microbatches=8), inputs, framework).files["train.py"]
+    assert f"\nLIGER = {position == 'on'}\n" in script
+    assert "_apply_liger_kernel_to_instance(model=made)" in script
