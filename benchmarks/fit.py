@@ -137,7 +137,7 @@ def one_part(part: Residuals | OrderError) -> str:
         return json.dumps(part.model_dump())
     between, unseen = json.dumps(part.between.model_dump()), json.dumps(part.unseen.model_dump())
     cells = ",\n".join(json.dumps(cell) for cell in part.cells)
-    return f'{{"between": {between}, "unseen": {unseen}, "cells": [\n{cells}\n]}}'
+    return f'{{"waiting": {part.waiting}, "between": {between}, "unseen": {unseen}, "cells": [\n{cells}\n]}}'
 
 
 def published_json(outcomes: Sequence[Outcome]) -> str:

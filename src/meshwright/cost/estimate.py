@@ -40,6 +40,11 @@ class Waterfall(NamedTuple, Generic[Amount]):
         """Seconds of one step."""
         return total(self)
 
+    @property
+    def waiting(self) -> Amount:
+        """Share of it that waits for exchanges, the host or other stages."""
+        return 1 - (self.compute_s + self.optimizer_s) / self.total
+
 
 @dataclass(frozen=True)
 class StageEstimate:

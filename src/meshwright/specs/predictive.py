@@ -61,12 +61,37 @@ class Predictive(NamedTuple):
         width = student(self.degrees) * self.spread
         return math.exp(self.bias - width), math.exp(self.bias + width)
 
+    def widened(self, times: float) -> Predictive:
+        """The same of runs whose errors are so many times as large."""
+        return self._replace(bias=times * self.bias, spread=times * self.spread)
+
+
+def predictive(quantity: Quantity, like: Likeness, measured_runs: int = 0, waiting: float = 0.0) -> Predictive:
+    """From the published runs, for a question; measured_runs: a count of the user's own, which put its bias right;
+    waiting: as of `widening`.
+    """
+    return _of_computing(quantity, like, measured_runs).widened(widening(waiting, residuals(quantity)))
+
 
 @cache
-def predictive(quantity: Quantity, like: Likeness, measured_runs: int = 0) -> Predictive:
-    """From the published runs, for a question; measured_runs: a count of the user's own, which put its bias right."""
+def _of_computing(quantity: Quantity, like: Likeness, measured_runs: int) -> Predictive:
     known = residuals(quantity)
     return of_a_measured_source(like, known, measured_runs) if measured_runs else of_a_new_source(like, known)
+
+
+def widening(waiting: float, known: Residuals) -> float:
+    """How many times the errors of a step are those of one that only computes: sqrt(1 + (w / w0)^2).
+
+    What exchanges, the host and a pipeline make a step wait for is less well known than kernels are, and sites differ
+    in it: errors of the published runs grow with the share w of the step, as `make fit` finds w0. waiting: w. A
+    variance that is a constant and a power of a covariate: Pinheiro and Bates 2000, Mixed-Effects Models in S and
+    S-PLUS, section 5.2.
+
+    >>> from meshwright.specs.residuals import residuals
+    >>> round(widening(residuals("step_time").waiting, residuals("step_time")), 2)
+    1.41
+    """
+    return math.hypot(1.0, waiting / known.waiting)
 
 
 def of_an_unproven_kind(error: Predictive) -> Predictive:

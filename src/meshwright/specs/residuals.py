@@ -81,6 +81,9 @@ class Residuals(Spec):
 
     between: Between
     unseen: Unseen
+    waiting: Annotated[float, Field(gt=0)] = 1.0
+    """The share of a step that waits for exchanges, the host or other stages at which its errors are 1.41 times those
+    of a step that only computes; memory waits for nothing."""
     cells: Annotated[tuple[Cell, ...], Field(min_length=1)]
 
     @cached_property

@@ -59,7 +59,7 @@ def _range(
     """Seconds of a step that one, five and nine of ten runs stay below, proven or not. Published runs route evenly: how
     unequally experts share tokens in training adds to the spread, as an error of its own.
     """
-    error = predictive("step_time", like(inputs), inputs.cluster.measured_runs)
+    error = predictive("step_time", like(inputs), inputs.cluster.measured_runs, estimate.time.waiting)
     error = error if proven else of_an_unproven_kind(error)
     routed = step_times(estimate, imbalance)
     logs = [

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.specs.predictive import of_a_new_source
+from meshwright.specs.predictive import of_a_new_source, widening
 from meshwright.specs.residuals import Cell, Likeness, Quantity, Residuals, Unseen, like, like_memory, residuals
 from meshwright.validation.fit.effects import effects
 from meshwright.validation.outcomes import Outcome, Pair
 from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.rows.siblings import BY_WORDS
+
+
+WAITING_SCALES = np.round(np.geomspace(0.1, 3.0, 41), 3)
+"""Values of w0 that are tried."""
 
 
 class Residual(NamedTuple):
@@ -27,6 +32,8 @@ class Residual(NamedTuple):
     """What it is judged with."""
     by_words: bool = False
     """Whether its row alone says what its framework did (`siblings`)."""
+    waiting: float = 0.0
+    """Share of the step that waits; 0 of memory."""
 
 
 class Coverage(NamedTuple):
@@ -44,10 +51,11 @@ class Coverage(NamedTuple):
 
 def step_time_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:
     """Of the step times of sound runs."""
+    judged = ((each, "experts" if each.is_moe else f"dense, {each.framework_family}") for each in outcomes)
     return [
-        _residual(each, each.step_time, labels, "experts" if each.is_moe else f"dense, {each.framework_family}")
-        for each in outcomes
-        if each.sound and each.step_time and (labels := likeness("step_time", each))
+        _residual(each, each.step_time, labels, name)._replace(waiting=each.estimate.time.waiting)
+        for each, name in judged
+        if each.sound and each.step_time and each.estimate and (labels := likeness("step_time", each))
     ]
 
 
@@ -80,10 +88,12 @@ def interval(quantity: Quantity, outcome: Outcome) -> tuple[float, float] | None
     """Between what eight of ten runs like it lie, by the residuals of the catalogue, s or GiB; None where nothing that
     was measured is predicted.
     """
-    labels, pair = likeness(quantity, outcome), getattr(outcome, quantity)
-    if labels is None or pair is None:
+    labels, pair, estimate = likeness(quantity, outcome), getattr(outcome, quantity), outcome.estimate
+    if labels is None or pair is None or estimate is None:
         return None
-    low, high = of_a_new_source(labels, residuals(quantity, read_by_words(outcome))).eight_of_ten
+    known = residuals(quantity, read_by_words(outcome))
+    times = widening(estimate.time.waiting, known) if quantity == "step_time" else 1.0
+    low, high = of_a_new_source(labels, known).widened(times).eight_of_ten
     return pair.predicted * low, pair.predicted * high
 
 
@@ -101,19 +111,37 @@ def residuals_of(runs: Sequence[Residual], off_zero: bool = False) -> Residuals:
     """The cells of runs, and how much what they have in common varies; off_zero: whether runtimes and accelerators that
     none has vary even where those that some have are not seen to, as `between` has it.
     """
-    cells = cells_of(runs)
+    waiting = waiting_scale(runs)
+    cells = cells_of(runs, waiting)
     likeliest, weights = effects(cells)
     wider = effects(cells, off_zero=True).between if off_zero else likeliest
     unseen = {name: max(getattr(likeliest, name), getattr(wider, name)) for name in Unseen.model_fields}
     weighted = [cell._replace(weight=weight) for cell, weight in zip(cells, weights, strict=True)]
-    return Residuals(cells=tuple(weighted), between=likeliest, unseen=Unseen(**unseen))
+    return Residuals(cells=tuple(weighted), between=likeliest, unseen=Unseen(**unseen), waiting=waiting)
 
 
-def cells_of(runs: Iterable[Residual]) -> tuple[Cell, ...]:
-    """Like runs of one source together."""
+def waiting_scale(runs: Sequence[Residual]) -> float:
+    """The share of waiting w0 of `widening` under which the errors of runs are likeliest, 1 where none waits: the least
+    mean of ln(h s) + |e| / (h s), with e the error of a run, h its widening and s the mean of |e| / h; of Laplace's
+    distribution, which wild runs move little. A run weighs 1 / sqrt(n) where its source has n.
+    """
+    if not any(run.waiting for run in runs):
+        return 1.0
+    counts = Counter(run.source for run in runs)
+    weights = np.array([counts[run.source] ** -0.5 for run in runs]) / sum(count**0.5 for count in counts.values())
+    errors, waits = (np.array([getattr(run, name) for run in runs]) for name in ("log_ratio", "waiting"))
+    wider = np.hypot(1.0, waits[:, None] / WAITING_SCALES)
+    sizes = np.abs(errors)[:, None] / wider
+    usual = weights @ sizes
+    surprise = weights @ (np.log(wider * usual) + sizes / usual)
+    return float(WAITING_SCALES[int(surprise.argmin())])
+
+
+def cells_of(runs: Iterable[Residual], waiting: float = 1.0) -> tuple[Cell, ...]:
+    """Like runs of one source together, their errors over what `widening` says; waiting: its w0."""
     groups: dict[tuple[str, Likeness], list[float]] = defaultdict(list)
     for run in runs:
-        groups[run.source, run.like].append(run.log_ratio)
+        groups[run.source, run.like].append(run.log_ratio / math.hypot(1.0, run.waiting / waiting))
     return tuple(
         Cell(
             source=source,
@@ -134,9 +162,9 @@ def coverage(runs: Sequence[Residual], known: Callable[[str, bool], Residuals]) 
     for source, by_words in sorted({(run.source, run.by_words) for run in runs}):
         held = known(source, by_words)
         mine = [run for run in runs if (run.source, run.by_words) == (source, by_words)]
-        intervals = {each: of_a_new_source(each, held).eight_of_ten for each in {run.like for run in mine}}
+        errors = {each: of_a_new_source(each, held) for each in {run.like for run in mine}}
         for run in mine:
-            low, high = intervals[run.like]
+            low, high = errors[run.like].widened(widening(run.waiting, held)).eight_of_ten
             inside[run.judged][source].append(low <= np.exp(run.log_ratio) <= high)
     return {name: counted(each) for name, each in sorted(inside.items())}
 

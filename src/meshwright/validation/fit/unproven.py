@@ -17,7 +17,7 @@ from meshwright.search.published.runs import (
     goes_beyond,
     joined_extents,
 )
-from meshwright.specs.predictive import of_a_new_source, of_an_unproven_kind
+from meshwright.specs.predictive import of_a_new_source, of_an_unproven_kind, widening
 from meshwright.validation.fit.residuals import Coverage, counted, residuals_of, step_time_residuals
 from meshwright.validation.outcomes import Outcome
 from meshwright.validation.rows.reading import Case
@@ -38,7 +38,8 @@ def unproven_coverage(outcomes: Sequence[Outcome]) -> Coverage:
         known = residuals_of([run for run, _ in runs if run.source != source], off_zero=True)
         for run, case in runs:
             if run.source == source and _goes_beyond(case, others):
-                low, high = of_an_unproven_kind(of_a_new_source(run.like, known)).eight_of_ten
+                error = of_a_new_source(run.like, known).widened(widening(run.waiting, known))
+                low, high = of_an_unproven_kind(error).eight_of_ten
                 inside[source].append(bool(low <= np.exp(run.log_ratio) <= high))
     return counted(inside)
 
