@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from meshwright.specs.predictive import widening
 from meshwright.specs.residuals import EFFECTS, Likeness, residuals
 from meshwright.validation.fit.residuals import (
     Residual,
@@ -17,6 +18,7 @@ from meshwright.validation.fit.residuals import (
     memory_residuals,
     residuals_of,
     step_time_residuals,
+    waiting_scale,
 )
 from meshwright.validation.outcomes import outcomes_of
 from meshwright.validation.rows.configurations import configurations
@@ -53,6 +55,36 @@ def test_intervals_hold_about_eight_of_ten_runs_of_a_source_that_is_left_out(bet
     """However much sources differ: an interval of the spread of runs alone would hold fewer the more they do."""
     held = [coverage_by_others(runs, runs)["runs"].mean_of_sources for runs in (drawn(between, s) for s in range(4))]
     assert np.mean(held) == pytest.approx(0.8, abs=0.05)
+
+
+@pytest.mark.parametrize("scale", [0.2, 0.5])
+def test_the_fit_finds_how_errors_grow_with_what_a_step_waits(scale: float) -> None:
+    generator = np.random.default_rng(7)
+    waits, errors = generator.uniform(0, 1, (60, 20)), generator.normal(0, 0.1, (60, 20))
+    runs = [
+        run(f"source {source}", error * np.hypot(1, wait / scale))._replace(waiting=float(wait))
+        for source in range(60)
+        for wait, error in zip(waits[source], errors[source], strict=True)
+    ]
+    assert waiting_scale(runs) == pytest.approx(scale, rel=0.2)
+    known = residuals_of(runs)
+    assert widening(0.0, known) == 1
+    assert widening(0.8, known) > widening(0.4, known) > 1.2
+    for waits_long in (False, True):
+        held = [each for each in runs if (each.waiting > 0.5) == waits_long]
+        assert coverage(held, lambda *_: known)["runs"].inside == pytest.approx(0.8, abs=0.05)
+
+
+def test_errors_that_do_not_grow_widen_little() -> None:
+    generator = np.random.default_rng(7)
+    runs = [
+        run(f"source {n % 60}", error)._replace(waiting=float(wait))
+        for n, (error, wait) in enumerate(
+            zip(generator.normal(0, 0.1, 1200), generator.uniform(0, 1, 1200), strict=True)
+        )
+    ]
+    assert waiting_scale(runs) > 1.5
+    assert waiting_scale([run("a", 0.1), run("b", 0.2)]) == 1
 
 
 def test_runtimes_that_none_has_differ_even_where_those_that_some_have_are_not_seen_to() -> None:

@@ -53,9 +53,9 @@ def step_time_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:
     """Of the step times of sound runs."""
     judged = ((each, "experts" if each.is_moe else f"dense, {each.framework_family}") for each in outcomes)
     return [
-        _residual(each, each.step_time, labels, name)._replace(waiting=each.estimate.time.waiting)
+        _residual(each, each.step_time, labels, name)._replace(waiting=_waiting(each))
         for each, name in judged
-        if each.sound and each.step_time and each.estimate and (labels := likeness("step_time", each))
+        if each.sound and each.step_time and (labels := likeness("step_time", each))
     ]
 
 
@@ -88,13 +88,18 @@ def interval(quantity: Quantity, outcome: Outcome) -> tuple[float, float] | None
     """Between what eight of ten runs like it lie, by the residuals of the catalogue, s or GiB; None where nothing that
     was measured is predicted.
     """
-    labels, pair, estimate = likeness(quantity, outcome), getattr(outcome, quantity), outcome.estimate
-    if labels is None or pair is None or estimate is None:
+    labels, pair = likeness(quantity, outcome), getattr(outcome, quantity)
+    if labels is None or pair is None:
         return None
     known = residuals(quantity, read_by_words(outcome))
-    times = widening(estimate.time.waiting, known) if quantity == "step_time" else 1.0
+    times = widening(_waiting(outcome), known) if quantity == "step_time" else 1.0
     low, high = of_a_new_source(labels, known).widened(times).eight_of_ten
     return pair.predicted * low, pair.predicted * high
+
+
+def _waiting(outcome: Outcome) -> float:
+    """Share of the predicted step that waits."""
+    return outcome.estimate.time.waiting if outcome.estimate else 0.0
 
 
 def _residual(outcome: Outcome, pair: Pair, labels: Likeness, judged: str) -> Residual:
