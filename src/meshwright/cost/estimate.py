@@ -166,9 +166,9 @@ class Estimates(Footprints):
 
     def __getitem__(self, row: int) -> Estimate:
         """One plan's estimate, with the stages that were kept."""
-        worst, slowest = int(self.worst[row]), int(self.slowest[row])
-        first = int(self.stages.start[row])
-        stages = tuple(self._stage(first + place) for place in range(int(self.stages.heights[row])))
+        first, worst, slowest = (int(each[row]) for each in (self.stages.start, self.worst, self.slowest))
+        end = int(self.stages.start[row + 1]) if row + 1 < len(self) else len(self.stages.plan)
+        stages = self._stages(slice(first, end))
         memory = stages[worst - first].memory
         return Estimate(
             plan=self.plans[row],
@@ -177,23 +177,28 @@ class Estimates(Footprints):
             tokens_per_s_per_gpu=float(self.tokens_per_s_per_gpu[row]),
             mfu=float(self.mfu[row]),
             fit=fit_of(memory, self.inputs, float(self.worst_routing[row])),
-            worst_stage=int(self.stages.stage[worst]),
-            slowest_stage=int(self.stages.stage[slowest]),
+            worst_stage=stages[worst - first].stage,
+            slowest_stage=stages[slowest - first].stage,
             stages=stages,
         )
 
-    def _stage(self, index: int) -> StageEstimate:
-        stages, (forward, backward) = self.stages, self.passes
-        predicted = self.inputs.mtp_layers * int(stages.head[index])
-        return StageEstimate(
-            stage=int(stages.stage[index]),
-            layers=int(stages.layers[index].sum()) - predicted,
-            mtp_layers=predicted,
-            embedding=bool(stages.embedding[index]),
-            head=bool(stages.head[index]),
-            live_micro_batches=int(stages.in_flight_micro_batches[index]),
-            forward_s=float(forward[index]),
-            backward_s=float(backward[index]),
-            peak_moment=Moment(int(self.peak_moment[index])),
-            memory=Components.of_row(self.memory, index),
+    def _stages(self, rows: slice) -> tuple[StageEstimate, ...]:
+        """Those of one plan; rows: theirs, which stand together."""
+        stages, kept = self.stages, (*self.passes, self.peak_moment, *self.memory)
+        counts = stages.stage, stages.layers, stages.embedding, stages.head, stages.in_flight_micro_batches
+        each = zip(*(column[rows].tolist() for column in (*counts, *kept)), strict=True)
+        return tuple(
+            StageEstimate(
+                stage=stage,
+                layers=sum(layers) - self.inputs.mtp_layers * head,
+                mtp_layers=self.inputs.mtp_layers * head,
+                embedding=embedding,
+                head=head,
+                live_micro_batches=in_flight,
+                forward_s=forward,
+                backward_s=backward,
+                peak_moment=Moment(moment),
+                memory=Components(*map(round, memory)),
+            )
+            for stage, layers, embedding, head, in_flight, forward, backward, moment, *memory in each
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple
 
-from meshwright.arrays import Amount, FloatColumn, Floats, smaller, where
+from meshwright.arrays import Amount, Floats, smaller, where
 from meshwright.cost.comms.pipeline import message_parts
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.plans import Layout
@@ -48,11 +48,6 @@ class Components(NamedTuple, Generic[Amount]):
     def states(self) -> Amount:
         """Parameters, gradients and optimizer states, bytes."""
         return self.parameters + self.gradients + self.optimizer_states
-
-    @staticmethod
-    def of_row(columns: Components[FloatColumn], row: int) -> Components[float]:
-        """Those of one of many stages, whole bytes; row: its index."""
-        return Components(*(round(part.item(row)) for part in columns))
 
 
 def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
