@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, Ints, Numbers, larger, smaller, where
+from meshwright.arrays import FloatColumn, Floats, Ints, Numbers, larger, smaller
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import GemmConstants, NumberFormat, TileConstants
 from meshwright.specs.precision import HALF_BYTES
@@ -15,6 +15,8 @@ TILES = np.array(
     [(128, 256), (256, 128), (256, 256), (128, 128), (64, 256), (256, 64), (128, 64), (64, 128), (128, 192), (192, 128)]
 )
 SPLITS = np.array([1, 2, 4])
+SUMMED = np.where(SPLITS > 1, SPLITS, 0)
+"""Partial sums of an output; split-K of 1 has none."""
 REFERENCE_TILE = 128 * 256 / (128 + 256)
 POWER_FLOP = 2e12
 """Of a product, in the form that `power_derate` is fitted in."""
@@ -80,20 +82,19 @@ def _tile_time(
     tile: TileConstants,
 ) -> Floats:
     # Two axes more than the shapes have, in front: split-K and tile shapes, so that all below is (3, 10, n).
-    rows, columns, depth, count = (np.asarray(size, dtype=float) for size in (m, n, k, groups))
-    more = (1,) * np.broadcast(rows, columns, depth, count).ndim
+    more = (1,) * np.broadcast(m, n, k, groups).ndim
     per_wave = _wave_seconds(peak_flops / accelerator.multiprocessors, constants.efficiency, tile.tile_size)
-    bm, bn, wave, split = (sizes.reshape(-1, *more) for sizes in (TILES[:, 0], TILES[:, 1], per_wave, SPLITS))
+    bm, bn, wave, split, summed = (sizes.reshape(-1, *more) for sizes in (*TILES.T, per_wave, SPLITS, SUMMED))
     # Tiles of each multiprocessor, and waves of them with a soft last one.
-    tiles = count * np.ceil(rows / bm) * np.ceil(columns / bn) / accelerator.multiprocessors
+    tiles = groups * np.ceil(m / bm) * np.ceil(n / bn) / accelerator.multiprocessors
     load = split[:, None] * tiles
-    waves = tile.wave_quantisation * np.ceil(load) + (1 - tile.wave_quantisation) * larger(load, 1.0)
+    waves = tile.wave_quantisation * np.ceil(load) + (1 - tile.wave_quantisation) * np.maximum(load, 1.0)
     # Seconds of all waves of the best tile shape, (3, n); k0 more of k stands for the prologue of each tile.
-    fastest = (waves * wave).min(axis=1) * (depth / split + tile.prologue_k)
+    fastest = np.minimum.reduce(waves * wave, axis=1) * (k / split + tile.prologue_k)
     bandwidth = accelerator.memory_bandwidth * constants.memory_efficiency
     # Partial sums of split-K are written and read in fp32.
-    reduction = where(split > 1, split * count * rows * columns * 8 / bandwidth, 0.0)
-    seconds: FloatColumn = (fastest + reduction).min(axis=0)
+    reduction = 1.0 * summed * groups * m * n * 8 / bandwidth
+    seconds: FloatColumn = np.minimum.reduce(fastest + reduction)
     return seconds
 
 
