@@ -62,7 +62,11 @@ def filled(values: Floats, rows: int) -> FloatColumn:
     >>> filled(2.0, 3).tolist()
     [2.0, 2.0, 2.0]
     """
-    return values if isinstance(values, np.ndarray) and values.ndim else np.full(rows, values)
+    if isinstance(values, np.ndarray) and values.ndim:
+        return values
+    column = np.empty(rows)
+    column.fill(values)  # np.full takes three times as long for a few rows
+    return column
 
 
 def structured(columns: Mapping[str, IntColumn | BoolColumn]) -> NDArray[np.void]:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, blocks, column, filled, some, total, where
-from meshwright.cost.comms.data import tied_embedding_exchange
+from meshwright.cost.comms.data import shares_embedding, tied_embedding_exchange
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.pipeline import pipeline_exchanges
 from meshwright.cost.comms.sharded import gathers_weights
@@ -223,7 +223,7 @@ def _waterfall(
     own = own[0] if len(own) == 1 else own
     of_runs = _micro_batches(footprints, units, gathered(works.both, own))
     exposed = footprints.stages.largest(_exposed_weights(footprints, units, works.each, work))
-    if some(pipelines.pp > 1):
+    if shares_embedding(inputs) and some(pipelines.pp > 1):
         exposed = exposed + rows_of(tied_embedding_exchange(pipelines, inputs).exposed(inputs), pipeline)
     whole = gathered(of_runs, footprints.runs.of_plan)._replace(
         exposed_dp_s=exposed,

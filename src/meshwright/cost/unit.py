@@ -232,11 +232,11 @@ def exposed(exchanges: Iterable[Exchange], inputs: Inputs) -> tuple[Exposed, Exp
     >>> forward.tensor, backward.tensor
     (0.5, 0.5)
     """
-    passes: tuple[dict[str, list[Exchange]], dict[str, list[Exchange]]] = ({}, {})
+    forward, backward = dict[str, list[Exchange]](), dict[str, list[Exchange]]()
     for each in exchanges:
-        passes[each.phase != "forward"].setdefault(each.axis, []).append(each)
-    forward, backward = (Exposed(*(exposed_seconds(of.get(axis, ()), inputs) for axis in AXES)) for of in passes)
-    return forward, backward
+        (forward if each.phase == "forward" else backward).setdefault(each.axis, []).append(each)
+    waits = ((exposed_seconds(of[axis], inputs) if axis in of else 0.0 for axis in AXES) for of in (forward, backward))
+    return Exposed(*next(waits)), Exposed(*next(waits))
 
 
 def _end(time: EndTime, exchanges: tuple[Exchange, ...], inputs: Inputs) -> UnitTime:

@@ -226,11 +226,22 @@ def _gradient_bytes(parameters: Numbers, inputs: Inputs) -> Floats:
     return 1.0 * inputs.summed_bytes * parameters
 
 
+def shares_embedding(inputs: Inputs) -> bool:
+    """Whether the first and the last stage both hold the embedding: the head is tied to it, or multi-token prediction
+    embeds tokens. Returns a truth. Source: `tied_embedding_exchange`.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> shares_embedding(LLAMA)
+    False
+    """
+    return inputs.model.tied_embeddings or inputs.mtp_layers > 0
+
+
 def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
     """The sum of the gradient of embeddings that the first and the last stage share, once a step.
 
-    One all-reduce of the gradient of a rank's rows between the two ranks, where the head is tied or multi-token
-    prediction embeds tokens on the last stage; nothing where one rank holds both ends. plan: scalar or array (n,).
+    One all-reduce of the gradient of a rank's rows between the two ranks, where they share it (`shares_embedding`);
+    nothing where one rank holds both ends. plan: scalar or array (n,).
     Returns bytes and seconds.
     Source: Megatron-LM, finalize_model_grads.py, _allreduce_word_embedding_grads.
 
@@ -241,6 +252,6 @@ def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
     0.0
     """
     shard = vocabulary_rows(plan, inputs).embedding * inputs.model.hidden_size
-    size = 1.0 * inputs.gradient_bytes * shard * (inputs.model.tied_embeddings or inputs.mtp_layers > 0)
+    size = 1.0 * inputs.gradient_bytes * shard * shares_embedding(inputs)
     message = communicator("embedding", plan, inputs).message("all_reduce", GRADIENTS, size)
     return Exchange("dp", "step", (message,))

@@ -45,7 +45,7 @@ def group(ranks: Ints, distance: Ints, cluster: Cluster) -> Group:
     Group(ranks=4, members=(2, 4), blocks=(2, 1))
     """
     placed = [placement(ranks, distance, level.size, cluster.num_gpus) for level in cluster.levels]
-    return Group(ranks, tuple(each.members_per_block for each in placed), tuple(each.blocks for each in placed))
+    return Group(ranks, *zip(*placed, strict=True))
 
 
 _Column = Callable[[Layout, Inputs], Ints]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from meshwright.arrays import Floats, Numbers, where
+from meshwright.arrays import Floats, Numbers, some, where
 from meshwright.cost.compute.accumulation import gradient_sum_bytes, summed_bytes
 from meshwright.cost.compute.linear import Linear, Projections, runtime_products
 from meshwright.cost.repeated import Repeated
@@ -38,6 +38,9 @@ class LayerTraffic(NamedTuple):
 
     forward: Floats
     backward: Floats
+
+
+NOTHING = LayerTraffic(0.0, 0.0)
 
 
 class BlockTraffic(NamedTuple):
@@ -196,7 +199,7 @@ def _around_block(inputs: Inputs, kind: LayerKind, shard: Shard) -> LayerTraffic
     """The activation of the dense block or the shared experts; backward also its gradients as those of attention."""
     traffic, block, hidden = inputs.runtime.elementwise_bytes, dense_block(kind), inputs.model.hidden_size
     if not block:
-        return LayerTraffic(0.0, 0.0)
+        return NOTHING
     passes, width = traffic.activation(block), (2 if block.gated else 1) * shard.ffn
     gradients = block.bias * traffic.bias_gradient * (width + hidden)
     if block.gated:
@@ -216,8 +219,9 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> LayerTraffic:
     distributed/tensor/experimental/_context_parallel/_attention.py (_SDPAMerger, _partial_update,
     _templated_ring_attention_backward), bytes counted.
     """
-    split, tokens = context_split(plan, inputs), 1.0 * shard.tokens
-    keys = shard.attended
+    if not some(plan.cp > 1):
+        return NOTHING
+    split, tokens, keys = context_split(plan, inputs), 1.0 * shard.tokens, shard.attended
     if inputs.runtime.communication.merges_context_pieces:
         pieces = 1.0 * split.ring - 1
         if inputs.runtime.kernels.elementwise == "fused":
@@ -235,13 +239,15 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> LayerTraffic:
 def _summed(plan: Layout, inputs: Inputs, linears: tuple[Linear, ...]) -> LayerTraffic:
     """Backward, the gradients of the weights of some linear layers are added to the sum."""
     if not gradient_sum_bytes(inputs):
-        return LayerTraffic(0.0, 0.0)
+        return NOTHING
     weights = sum(1.0 * linear.outputs * linear.features for linear in linears)
     return LayerTraffic(0.0, summed_bytes(plan, inputs, weights))
 
 
 def _cast(inputs: Inputs, linears: tuple[Linear, ...]) -> LayerTraffic:
     """Autocast casts every weight of a product in forward, and its gradient back in backward: 4 bytes and 2 each."""
+    if not inputs.weight_cast_bytes:
+        return NOTHING
     weights = sum(1.0 * linear.outputs * linear.features for linear in linears)
     cast_bytes = inputs.weight_cast_bytes * weights
     return LayerTraffic(cast_bytes, cast_bytes)
@@ -250,7 +256,7 @@ def _cast(inputs: Inputs, linears: tuple[Linear, ...]) -> LayerTraffic:
 def _rescaled(inputs: Inputs, linears: tuple[Linear, ...]) -> LayerTraffic:
     """Backward the gradients of inputs and weights are read and written once more, where the recipe rescales them."""
     if not inputs.recipe.rescales_gradients:
-        return LayerTraffic(0.0, 0.0)
+        return NOTHING
     elements = sum(1.0 * (linear.rows + linear.outputs) * linear.features for linear in linears)
     return LayerTraffic(0.0, 2 * HALF_BYTES * elements)
 
@@ -262,9 +268,9 @@ def _quantised(
     by columns backward in every micro-batch. entered: those whose inputs are gathered; left: whose gradients are.
     """
     each = inputs.quantise_bytes
-    weights: Floats = 0.0
-    if inputs.quantises_apart:
-        weights = 0.5 * each * sum(1.0 * linear.outputs * linear.features for linear in every)
+    if not (each or inputs.gathers_quantised):
+        return NOTHING
+    weights = 0.5 * each * inputs.quantises_apart * sum(1.0 * linear.outputs * linear.features for linear in every)
     written = each * sum(1.0 * linear.rows * linear.outputs for linear in every)
     forward = _quantising(inputs, every) + _before_gather(inputs, shard, entered).forward
     return LayerTraffic(forward + weights, written + _before_gather(inputs, shard, left).backward + weights)
@@ -281,7 +287,7 @@ def _before_gather(inputs: Inputs, shard: Shard, linears: tuple[Linear, ...]) ->
     """
     accelerator, recipe = inputs.cluster.accelerator, inputs.recipe
     if not inputs.gathers_quantised:
-        return LayerTraffic(0.0, 0.0)
+        return NOTHING
     share = shard.residual_tokens / shard.tokens
     transposed = recipe.columns == "transposed" and recipe.copies(accelerator) > 1
     ahead = inputs.quantise_bytes - transposed * recipe.operand_bytes

@@ -9,7 +9,7 @@ from meshwright.cost.compute.accumulation import added_gradient_bytes, summed_by
 from meshwright.cost.compute.elementwise import elementwise_time, norm_passes
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time
 from meshwright.cost.compute.slowdown import slowdown
-from meshwright.cost.compute.work import NO_WORK, Work
+from meshwright.cost.compute.work import Work
 from meshwright.cost.loss_pieces import loss_pieces, summed_gradient
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_rows
 from meshwright.layout.plans import Layout
@@ -48,9 +48,9 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     hidden, accelerator = inputs.model.hidden_size, inputs.cluster.accelerator
     looked_up = 4.0 * tokens(plan, inputs) * hidden
     accumulated = (2.0 + added_gradient_bytes(inputs)) * vocabulary_rows(plan, inputs).embedding * hidden
-    forward = NO_WORK._replace(elementwise=elementwise_time(looked_up, accelerator))
+    forward = Work(0.0, 0.0, elementwise_time(looked_up, accelerator))
     learned = (not inputs.freezes_weights) * (looked_up + accumulated)
-    backward = NO_WORK._replace(elementwise=elementwise_time(learned, accelerator))
+    backward = Work(0.0, 0.0, elementwise_time(learned, accelerator))
     return _end(inputs, forward, backward, NO_GEMM)
 
 
@@ -91,7 +91,7 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
         forward_bytes = forward_bytes + backward_bytes - norm.backward * normed
         forward_bytes = forward_bytes + _summed_in_pieces(pieces, 1.0 * vocabulary, rows, inputs)
         forward = Work(head.forward + head.backward, 0.0 * normed, elementwise_time(forward_bytes, accelerator))
-        backward = NO_WORK._replace(elementwise=elementwise_time(norm.backward * normed, accelerator))
+        backward = Work(0.0, 0.0, elementwise_time(norm.backward * normed, accelerator))
         return _end(inputs, forward, backward, NO_GEMM)
     forward = Work(head.forward, 0.0 * normed, elementwise_time(forward_bytes, accelerator))
     backward = Work(head.backward, 0.0 * normed, elementwise_time(backward_bytes, accelerator))

@@ -27,14 +27,14 @@ from meshwright.cost.compute.linear import (
     runtime_products,
 )
 from meshwright.cost.compute.ordered import ordered_backward
-from meshwright.cost.compute.parts import ExpertParts, Kernels, LayerParts, TimedKernels
+from meshwright.cost.compute.parts import NO_KERNELS, NO_TIME, NONE, ExpertParts, Kernels, LayerParts, TimedKernels
 from meshwright.cost.compute.slowdown import (
     expert_slowdown,
     older_attention_slowdown,
     slowdown,
     sustained_attention_slowdown,
 )
-from meshwright.cost.compute.work import Work
+from meshwright.cost.compute.work import NO_WORK, Work
 from meshwright.cost.kept_products import kept_products
 from meshwright.cost.repeated import Repeated, repeated_parts
 from meshwright.cost.shapes import on_shapes
@@ -131,6 +131,8 @@ def _timed(parts: LayerParts[Kernels], inputs: Inputs, slower: float) -> LayerPa
 
 
 def _timed_kernels(kernels: Kernels, inputs: Inputs, slower: float) -> TimedKernels:
+    if kernels is NONE:
+        return NO_TIME
     passes = elementwise_time(kernels.moved_bytes, inputs.cluster.accelerator) + kernels.fixed_s
     return TimedKernels(Work(slower * kernels.gemm, slower * kernels.attention, slower * passes), kernels.moved_bytes)
 
@@ -140,7 +142,7 @@ def _recomputed(
 ) -> LayerParts[Kernels]:
     """What backward computes again of a layer. products, forward, experts: of the layer."""
     if not some(plan.recompute):
-        return combined(lambda _: 0.0, forward)
+        return NO_KERNELS
     shard, whole = layer_shard(plan, inputs, kind), forward
     routed = _without_unread(forward.routed, inputs)
     if kind.is_moe:
@@ -236,7 +238,7 @@ def _every_second_product(
 
 
 def _total_work(parts: LayerParts[TimedKernels]) -> Work:
-    return combined(lambda *seconds: sum(seconds), *(part.work for part in parts.each))
+    return combined(lambda *seconds: sum(seconds), NO_WORK, *(part.work for part in parts.each if part is not NO_TIME))
 
 
 def _total(products: tuple[Gemm, ...]) -> Gemm:

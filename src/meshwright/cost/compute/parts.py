@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic, NamedTuple, TypeVar
 
 from meshwright.arrays import Floats, Numbers
-from meshwright.cost.compute.work import Work
+from meshwright.cost.compute.work import NO_WORK, Work
 
 Each = TypeVar("Each")
 
@@ -64,4 +64,7 @@ class LayerParts(NamedTuple, Generic[Each]):
         return self.attention, self.feed_forward, *self.routed
 
 
-NO_EXPERT_KERNELS = ExpertParts(router=Kernels(), permute=Kernels(), experts=Kernels(), unpermute=Kernels())
+NONE = Kernels()
+NO_TIME = TimedKernels(NO_WORK, 0.0)
+NO_EXPERT_KERNELS = ExpertParts(router=NONE, permute=NONE, experts=NONE, unpermute=NONE)
+NO_KERNELS = LayerParts(attention=NONE, feed_forward=NONE, routed=NO_EXPERT_KERNELS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 from meshwright.specs.inputs import Inputs
@@ -46,7 +47,12 @@ def slowest_rank(ranks: int, deviation: float) -> float:
     >>> [round(slowest_rank(ranks, 0.0148), 3) for ranks in (1, 8, 1024)]
     [1.0, 1.021, 1.048]
     """
-    return 1 + deviation * NormalDist().inv_cdf((ranks - 3 / 8) / (ranks + 1 / 4))
+    return 1 + deviation * _largest_deviate(ranks)
+
+
+@lru_cache(maxsize=64)
+def _largest_deviate(ranks: int) -> float:
+    return NormalDist().inv_cdf((ranks - 3 / 8) / (ranks + 1 / 4))
 
 
 def usual_slowdown(inputs: Inputs) -> float:
