@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
@@ -123,7 +124,7 @@ class Level(Spec):
     oversubscription: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     """Bandwidth below this level over bandwidth through it."""
 
-    @property
+    @cached_property
     def effective_bandwidth(self) -> float:
         """bytes/s that one rank can send when all do, after oversubscription."""
         return self.bandwidth / self.oversubscription
@@ -149,12 +150,12 @@ class Cluster(Spec):
     sources: dict[str, str] = {}
     """Where the figures of a catalogued cluster come from."""
 
-    @property
+    @cached_property
     def library(self) -> CollectiveLibrary:
         """How collectives use the links."""
         return self.accelerator.kernels.library
 
-    @property
+    @cached_property
     def num_gpus(self) -> int:
         """Ranks in the cluster."""
         return self.num_nodes * self.gpus_per_node

@@ -76,7 +76,7 @@ class Inputs(Spec):
         sinks = any(kind.attention.sinks for kind in self.model.layer_kinds)
         return (sinks and kernels.sinks_attention_kernel) or kernels.attention_kernel
 
-    @property
+    @cached_property
     def attention_generation(self) -> AttentionKernel:
         """Generation of the attention kernels that it takes on this accelerator, of which none may take its heads."""
         measured, kernels = self.cluster.accelerator.kernels.attention, self.runtime.kernels
@@ -89,7 +89,7 @@ class Inputs(Spec):
         """Whether fused attention takes 8-bit operands."""
         return self.runtime.kernels.quantised_attention and self.recipe.quantises
 
-    @property
+    @cached_property
     def quantises_apart(self) -> bool:
         """Whether rows and columns of an operand are quantised by two kernels, of weights in every micro-batch."""
         return self.runtime.kernels.quantises_apart and self.recipe.columns == "own"
@@ -104,7 +104,7 @@ class Inputs(Spec):
         """Bytes of an element of the activations between layers."""
         return FP32_BYTES if self.runtime.storage.autocast else HALF_BYTES
 
-    @property
+    @cached_property
     def weight_cast_bytes(self) -> int:
         """Bytes read and written to cast one weight of a product, or its gradient back; 0 without autocast."""
         return (FP32_BYTES + HALF_BYTES) * self.runtime.storage.autocast
@@ -113,7 +113,7 @@ class Inputs(Spec):
         """Whether queries, keys and values are one product: of the runtime's layers, or of the model's own."""
         return self.runtime.kernels.fused_projections or attention.fused_qkv
 
-    @property
+    @cached_property
     def gathers_ends_apart(self) -> bool:
         """Whether embedding and head are units of their own, gathered and reduced one after the other: tied ones are
         one.
@@ -137,7 +137,7 @@ class Inputs(Spec):
         storage = self.runtime.storage
         return storage.weight_bytes if storage.weights == "full" else self.gradient_bytes
 
-    @property
+    @cached_property
     def sums_half_copies(self) -> bool:
         """Whether data-parallel ranks sum 2-byte copies of fp32 gradients: where the runtime does and no other form of
         gradients is asked for.
@@ -146,7 +146,7 @@ class Inputs(Spec):
             self.runtime.sharding.reduces_half_copies and self.gradient_bytes == FP32_BYTES and not self.job.gradients
         )
 
-    @property
+    @cached_property
     def summed_bytes(self) -> int:
         """Bytes per parameter of what data-parallel ranks sum."""
         return HALF_BYTES if self.sums_half_copies else self.gradient_bytes
@@ -179,7 +179,7 @@ class Inputs(Spec):
         gathers = {"none": False, "one_scale": self.recipe.columns != "own", "all": True}
         return self.recipe.quantises and gathers[self.runtime.communication.quantised_gathers]
 
-    @property
+    @cached_property
     def freezes_weights(self) -> bool:
         """Whether the model's weights are frozen, and adapters beside them are trained."""
         return self.job.lora_rank > 0
@@ -249,22 +249,22 @@ class Inputs(Spec):
         """The same question where the tokens of single experts are so far from their mean, a share."""
         return self.replace(job=self.job.replace(expert_spread=spread))
 
-    @property
+    @cached_property
     def stores_quantised(self) -> bool:
         """Whether ranks store the weights of quantised products in quantised form alone."""
         return self.recipe.quantises and self.job.precision in self.runtime.storage.quantised_weights
 
-    @property
+    @cached_property
     def gathered_bytes(self) -> float:
         """Bytes per parameter of the layers' weights that data-parallel ranks gather."""
         return self.recipe.gathered_bytes if self.stores_quantised else HALF_BYTES
 
-    @property
+    @cached_property
     def keeps_remainders(self) -> bool:
         """Whether a distributed optimizer keeps, of an fp32 weight, only what the stored one lacks."""
         return self.job.precision in self.runtime.storage.remainder_weights and not self.stores_quantised
 
-    @property
+    @cached_property
     def optimizer_bytes(self) -> float:
         """Bytes per parameter of weights that a distributed optimizer updates, or keeps of them, and two moments."""
         stored = self.runtime.storage

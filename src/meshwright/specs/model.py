@@ -137,7 +137,7 @@ class LayerKind(Spec):
     parallel_residual: Flag = False
     """Attention and feed-forward read the same input (GPT-NeoX, Falcon)."""
 
-    @property
+    @cached_property
     def is_moe(self) -> bool:
         """Whether the feed-forward block is a mixture of experts."""
         return isinstance(self.feed_forward, Experts)
@@ -191,7 +191,7 @@ class Model(Spec):
         """The mixtures of experts of the layer kinds that have one."""
         return tuple(kind.feed_forward for kind in self.layer_kinds if isinstance(kind.feed_forward, Experts))
 
-    @property
+    @cached_property
     def is_moe(self) -> bool:
         """Whether any layer is a mixture of experts."""
         return bool(self.mixtures)

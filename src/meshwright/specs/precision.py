@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
@@ -62,7 +62,7 @@ class Precision(Spec):
         least, has = self.least_compute_capability, accelerator.compute_capability
         return self.peak in accelerator.peak_flops and (least is None or has is None or has >= least)
 
-    @property
+    @cached_property
     def quantises(self) -> bool:
         """Whether products take anything else than what is kept in bf16 or fp16."""
         return self.number_format != "half"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 from typing import Any, ClassVar, Self
 
@@ -68,7 +68,7 @@ class Runtime(Spec):
     """Behaviours that a question replaced."""
     sources: dict[str, str]
 
-    @property
+    @cached_property
     def elementwise_bytes(self) -> ElementwiseKernels:
         """Of the element-wise kernels in use."""
         return self.elementwise_kernels[self.kernels.elementwise]
