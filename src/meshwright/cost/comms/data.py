@@ -89,14 +89,13 @@ def data_exchange(
     pieces = where(interleaved, plan.vpp, larger(np.ceil(parameters / bucket), 1.0))
     # One all-reduce of each piece, or shards of it; whichever a plan has not goes 0 times.
     scatters = sharded & (not runtime.sharding.sums_whole_gradients)
-    summed: tuple[Message, ...] = (
-        ranks.message("all_reduce", GRADIENTS, _gradient_bytes(parameters / pieces, inputs)),
-    )
+    whole: Numbers = where(scatters, 0, pieces)
+    summed = [ranks.message("all_reduce", GRADIENTS, _gradient_bytes(parameters / pieces, inputs), whole)]
     if some(experts):
         size = _gradient_bytes(experts / pieces, inputs)
-        summed = (*summed, communicator("edp", plan, inputs).message("all_reduce", GRADIENTS, size))
+        summed.append(communicator("edp", plan, inputs).message("all_reduce", GRADIENTS, size, whole))
     shards = shard_messages(plan, inputs, parameters / pieces, experts / pieces, ends / pieces)
-    reduce = (*repeated(summed, where(scatters, 0, pieces)), *repeated(shards.scatter, where(scatters, pieces, 0)))
+    reduce = (*summed, *repeated(shards.scatter, where(scatters, pieces, 0)))
     gather = _gathered_again(plan, inputs, shards.gather, parameters, matrices, pieces)
     return DataExchange(
         reduce=reduce,

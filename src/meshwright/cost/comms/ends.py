@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.arrays import where
 from meshwright.cost.comms.exchange import Exchange
-from meshwright.cost.comms.tensor import Region
+from meshwright.cost.comms.tensor import Region, whole_gather
 from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.shard import tokens, vocabulary_rows
 from meshwright.layout.plans import Layout
@@ -90,7 +90,7 @@ def prediction_exchanges(region: Region, plan: Layout, inputs: Inputs) -> tuple[
     [1.0, 2.0, 1.0]
     """
     (_, enter, leave), again = region, int(inputs.runtime.activations.regathers_inputs)
-    whole = tuple(each._replace(times=1.0) for each in enter)
+    whole = whole_gather(region, plan, inputs)
     return (
         *embedding_exchanges(region, inputs),
         Exchange("tp", "forward", enter, times=2),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers, larger, smaller, some, total
+from meshwright.arrays import Floats, Numbers, larger, smaller, some, total, where
 from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.group import Group, Priced, Traffic, axis_group, operation_traffic
 from meshwright.distinct import gathered
@@ -87,9 +87,10 @@ class Communicator(NamedTuple):
     def message(self, operation: Priced, content: str, size: Numbers, times: Numbers = 1.0) -> Message:
         """A collective of these ranks, or a message between neighbours among them, with its seconds.
 
-        size: bytes of the buffer; times: how many share a window; scalar or array (n,).
+        size: bytes of the buffer, none of which is priced where no message goes; times: how many share a window;
+        scalar or array (n,).
         """
-        seconds = operation_time(operation, size, self.group, self.cluster)
+        seconds = operation_time(operation, where(times > 0, size, 0.0), self.group, self.cluster)
         return Message(self.axis, operation, content, bytes=size, seconds=seconds, times=times)
 
 

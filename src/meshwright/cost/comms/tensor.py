@@ -129,7 +129,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     width, expanded = _entry_widths(inputs, kind)
     gathers: dict[float, Messages] = {HALF_BYTES: region.enter}
     for size in {*inputs.sequence_gather_bytes} - {HALF_BYTES}:
-        gathers[size] = _gathered(region.ranks, plan, inputs, size, fused)
+        gathers[size] = _gathered(region.ranks, plan, inputs, where(plan.sp, 1, 0), size, fused)
     operand, gradient_enter = (gathers[size] for size in inputs.sequence_gather_bytes)
     enter, gradient_enter = resized(operand, width), resized(gradient_enter, width)
     enter_again, expand = resized(operand, where(full, width, 1.0)), resized(region.enter, expanded)
@@ -192,7 +192,7 @@ def tensor_region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:
     copied = inputs.runtime.communication.copies_sequences != "none" and not fused
     return Region(
         ranks=ranks,
-        enter=_gathered(ranks, plan, inputs, HALF_BYTES, fused),
+        enter=_gathered(ranks, plan, inputs, sequence, HALF_BYTES, fused),
         leave=(
             _rearranged(ranks.message("reduce_scatter", ACTIVATIONS, size, sequence), copied, inputs),
             ranks.message("all_reduce", ACTIVATIONS, size, 1 - sequence),
@@ -200,12 +200,29 @@ def tensor_region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:
     )
 
 
-def _gathered(ranks: Communicator, plan: Layout, inputs: Inputs, element_bytes: float, fused: bool) -> Messages:
-    """The all-gather of s b h / c elements along the sequence; none without sequence parallelism."""
+def whole_gather(region: Region, plan: Layout, inputs: Inputs) -> Messages:
+    """The all-gather of X bytes that comes with and without sequence parallelism, of what each rank has a share of.
+
+    region: of `tensor_region`; plan: scalar or array (n,). Returns bytes and seconds. Source: `tensor_region`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> plan = Plan(tp=8)
+    >>> region = tensor_region(plan, LLAMA)
+    >>> region.enter[0].seconds, round(whole_gather(region, plan, LLAMA)[0].seconds * 1e3, 2)
+    (0.0, 0.21)
+    """
+    return _gathered(region.ranks, plan, inputs, 1, HALF_BYTES, fused=False)
+
+
+def _gathered(
+    ranks: Communicator, plan: Layout, inputs: Inputs, times: Ints, element_bytes: float, fused: bool
+) -> Messages:
+    """The all-gather of s b h / c elements along the sequence."""
     size = 1.0 * element_bytes * tokens(plan, inputs) * inputs.model.hidden_size
     copies = inputs.runtime.communication.copies_sequences
     copied = ((plan.micro_batch > 1) & (copies == "batched") | (copies == "all")) & (not fused)
-    return (_rearranged(ranks.message("all_gather", ACTIVATIONS, size, where(plan.sp, 1, 0)), copied, inputs),)
+    return (_rearranged(ranks.message("all_gather", ACTIVATIONS, size, times), copied, inputs),)
 
 
 def _rearranged(message: Message, copied: Bools, inputs: Inputs) -> Message:
