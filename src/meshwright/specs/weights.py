@@ -53,23 +53,25 @@ def layer_weights(model: Model, kind: LayerKind, fused_projections: bool = False
     )
 
 
-def embedding_weights(model: Model) -> list[Weight]:
+@lru_cache(maxsize=64)
+def embedding_weights(model: Model) -> tuple[Weight, ...]:
     """The weights in front of the first layer."""
     hidden, rows = model.hidden_size, model.vocab_size
     weights = [Weight("embedding", "token embedding", rows * hidden, split="vocab", rows=rows)]
     if rows := model.learned_positions:
         weights.append(Weight("positions", "positions", rows * hidden, rows=rows))
-    return weights
+    return tuple(weights)
 
 
-def head_weights(model: Model) -> list[Weight]:
+@lru_cache(maxsize=64)
+def head_weights(model: Model) -> tuple[Weight, ...]:
     """The weights behind the last layer; a tied head adds none of its own."""
     weights, rows = [_norms("final norm", model, 1)], model.vocab_size
     if not model.tied_embeddings:
         weights.append(Weight("head", "output head", rows * model.hidden_size, split="vocab", rows=rows))
     if model.head_bias:
         weights.append(Weight("head", "output head bias", model.vocab_size, split="vocab"))
-    return weights
+    return tuple(weights)
 
 
 def mtp_weights(model: Model) -> list[Weight]:

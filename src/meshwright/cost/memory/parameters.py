@@ -109,7 +109,7 @@ def prediction_parameters(plan: Layout, inputs: Inputs) -> Ints:
     >>> int(prediction_parameters(Plan(tp=8), LLAMA))  # predicts one token
     0
     """
-    return inputs.mtp_layers * _on_rank(mtp_weights(inputs.model), plan, inputs)
+    return inputs.mtp_layers * _on_rank(mtp_weights(inputs.model), plan, inputs) if inputs.mtp_layers else 0
 
 
 def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Floats:
