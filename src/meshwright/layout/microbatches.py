@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshwright.arrays import Ints
+from meshwright.arrays import Ints, larger, where
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout, Plans
 from meshwright.schedules.pipeline import PipelineShape
@@ -22,7 +22,8 @@ def filling(plans: Plans) -> Plans:
     `peak_micro_batches` for each stage of their schedule, or one group of them, no more are in flight.
     """
     group = np.where(grouped(plans.schedule), microbatch_group(plans), 1)
-    most = np.where(_PEAK[plans.schedule] > 0, _PEAK[plans.schedule] * plans.pp, plans.num_microbatches)
+    peak = _PEAK[plans.schedule]
+    most = np.where(peak > 0, peak * plans.pp, plans.num_microbatches)
     enough = np.minimum(plans.num_microbatches, np.maximum(most, group))
     return replace(plans, num_microbatches=enough, microbatch_group=np.minimum(group, enough))
 
@@ -40,8 +41,8 @@ def microbatch_group(plan: Layout) -> Ints:
     plan: scalar or columns of shape (n,). Returns a count. Source: torch.distributed.pipelining, schedules.py,
     ScheduleInterleaved1F1B; Megatron-LM, --microbatch-group-size-per-virtual-pipeline-stage, which is pp unless told.
     """
-    rounds = np.maximum(plan.num_microbatches // plan.pp, 1)
-    return np.where(plan.microbatch_group > 0, plan.microbatch_group, plan.num_microbatches // rounds)
+    rounds = larger(plan.num_microbatches // plan.pp, 1)
+    return where(plan.microbatch_group > 0, plan.microbatch_group, plan.num_microbatches // rounds)
 
 
 def group_sizes(stages: int, micro_batches: int) -> Iterator[int]:

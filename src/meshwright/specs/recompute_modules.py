@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable
 from enum import STRICT, IntFlag
+from functools import reduce
 
 from meshwright.errors import InvalidInput, quoted
 
@@ -47,6 +49,7 @@ RECOMPUTE_MODULE_ALIASES = {
 }
 """Other words for some of them, in recipes and in Megatron-core's own messages (transformer_config.py)."""
 NO_MODULES = RecomputeModules(0)
+_BY_NAME = {name: module for module, name in RECOMPUTE_MODULE_NAMES.items()} | RECOMPUTE_MODULE_ALIASES
 
 
 def names_of(modules: RecomputeModules) -> list[str]:
@@ -64,11 +67,7 @@ def modules_of(names: Iterable[str]) -> RecomputeModules:
     >>> modules_of(["norm", "mlp"]) == RecomputeModules.LAYER_NORM | RecomputeModules.MLP
     True
     """
-    known = {name: module for module, name in RECOMPUTE_MODULE_NAMES.items()} | RECOMPUTE_MODULE_ALIASES
-    modules = NO_MODULES
-    for name in names:
-        modules |= known[name]
-    return modules
+    return reduce(operator.or_, map(_BY_NAME.__getitem__, names), NO_MODULES)
 
 
 def read_modules(text: str) -> RecomputeModules:

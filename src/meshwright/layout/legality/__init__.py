@@ -31,6 +31,7 @@ RULES = {rule.name: rule for topic in _TOPICS for rule in vars(topic).values() i
 """Every rule by name."""
 ALWAYS = tuple(rule for rule in RULES.values() if rule.kind != "restriction")
 """The rules that every plan of every runtime is held against."""
+_ALWAYS = {rule.name for rule in ALWAYS}
 
 
 class Legality(NamedTuple):
@@ -56,25 +57,24 @@ def rules_of(inputs: Inputs) -> list[Rule]:
     faults = list(_misnamed(inputs))
     if faults:
         raise InvalidSpec(f"runtime {quoted(inputs.runtime.id)}", faults)
-    listed = (replace(RULES[each.name], parameters=each.parameters) for each in inputs.runtime.rules)
-    return [*ALWAYS, *listed]
+    listed = ((RULES[each.name], each.parameters) for each in inputs.runtime.rules)
+    return [*ALWAYS, *(replace(rule, parameters=given) if given else rule for rule, given in listed)]
 
 
 def _misnamed(inputs: Inputs) -> Iterator[Fault]:
-    always = {rule.name for rule in ALWAYS}
-    known = [name for name in RULES if name not in always]
     for index, each in enumerate(inputs.runtime.rules):
         where = f"runtime.rules[{index}]"
-        if each.name in always:
+        if each.name in _ALWAYS:
             yield Fault(f"{where}.name", f"{quoted(each.name)} holds for every runtime; say under checks who checks it")
         elif each.name not in RULES:
-            yield Fault(f"{where}.name", f"{quoted(each.name)} is no rule; known: {', '.join(known)}")
+            known = ", ".join(name for name in RULES if name not in _ALWAYS)
+            yield Fault(f"{where}.name", f"{quoted(each.name)} is no rule; known: {known}")
         elif unknown := set(each.parameters) - RULES[each.name].known_parameters:
             parameters = ", ".join(sorted(RULES[each.name].known_parameters)) or "none"
             yield Fault(f"{where}.parameters", f"{quoted(min(unknown))} is no parameter; known: {parameters}")
     for name in inputs.runtime.checks:
-        if name not in always:
-            what = f"{quoted(name)} is no rule that holds for every runtime; known: {', '.join(sorted(always))}"
+        if name not in _ALWAYS:
+            what = f"{quoted(name)} is no rule that holds for every runtime; known: {', '.join(sorted(_ALWAYS))}"
             yield Fault(f"runtime.checks.{name}", what)
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from meshwright.arrays import one_of
+from meshwright.arrays import one_of, where
 from meshwright.errors import any_of
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import (
@@ -169,7 +169,7 @@ def packed_attention_without_pipeline(plan: Layout, model: Model, runtime: Runti
 @restriction
 def tokens_per_microbatch(plan: Layout, job: Job) -> Ruling:
     """The tokens of a micro-batch divide by 2 x cp, with sp by tp x 2 x cp."""
-    multiple = np.where(plan.sp, plan.tp, 1) * 2 * plan.cp
+    multiple = where(plan.sp, plan.tp, 1) * 2 * plan.cp
     yield plan.micro_batch * job.sequence_length % multiple == 0
     plan, step, sequence = one(plan), int(multiple), job.sequence_length
     tokens, others = plan.micro_batch * sequence, step // plan.cp

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from meshwright.arrays import Bools
+from meshwright.arrays import Bools, larger, smaller, where
 from meshwright.layout.legality.rule import Ruling, invariant, one
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout, of_chunks
@@ -58,9 +58,9 @@ def _no_ends(plan: Layout) -> Bools:
 def _ends_fill(plan: Layout, layers: int) -> Bools:
     first, last = plan.first_stage_layers, plan.last_stage_layers
     between = plan.pp - (first > 0) - (last > 0)
-    rest, share = layers - first - last, np.maximum(between, 1) * plan.vpp
-    filled = np.where(between > 0, (rest > 0) & (rest % share == 0), rest == 0)
-    alike = (first % plan.vpp == 0) & (last % plan.vpp == 0) & (np.minimum(first, last) >= 0)
+    rest, share = layers - first - last, larger(between, 1) * plan.vpp
+    filled = where(between > 0, (rest > 0) & (rest % share == 0), rest == 0)
+    alike = (first % plan.vpp == 0) & (last % plan.vpp == 0) & (smaller(first, last) >= 0)
     return filled & alike & (of_chunks(plan, len) == 0) & (plan.pp > 1)
 
 

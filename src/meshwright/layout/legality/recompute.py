@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from meshwright.arrays import Bools, one_of
 from meshwright.errors import any_of
 from meshwright.layout.legality.rule import Ruling, invariant, one, restriction
@@ -17,6 +19,7 @@ _EXPERTS = RecomputeModules.EXPERT_ACTIVATION | RecomputeModules.EXPERTS
 _NORMS_AND_ACTIVATIONS = RecomputeModules.LAYER_NORM | RecomputeModules.EXPERT_ACTIVATION
 
 
+@lru_cache(maxsize=64)
 def absent_modules(model: Model) -> RecomputeModules:
     """The modules that name a part of a layer which no layer of the model has."""
     absent = NO_MODULES

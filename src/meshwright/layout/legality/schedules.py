@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Bools, one_of
+from meshwright.arrays import Bools, larger, one_of, where
 from meshwright.layout.legality.rule import Ruling, change, changes, invariant, limit, one, restriction
 from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.plan import Plan
@@ -82,14 +82,14 @@ def microbatch_groups(plan: Layout, runtime: Runtime) -> Ruling:
     or in equal rounds.
     """
     grouping, count = runtime.plans.microbatch_grouping, plan.num_microbatches
-    group = np.where(plan.microbatch_group != 0, plan.microbatch_group, plan.pp)
+    group = where(plan.microbatch_group != 0, plan.microbatch_group, plan.pp)
     if grouping == "rounds":
-        fits = count % np.maximum(count // plan.pp, 1) == 0
+        fits = count % larger(count // plan.pp, 1) == 0
     else:
         fits = (group >= plan.pp) & (group <= count)
         fits &= (count % group == 0) | (count % group >= plan.pp)
     none = plan.microbatch_group == 0
-    yield np.where(_in_turns(plan), fits & (none | (grouping == "chosen")), none)
+    yield where(_in_turns(plan), fits & (none | (grouping == "chosen")), none)
     plan, chosen = one(plan), one(plan).microbatch_group
     if chosen and not _in_turns(plan):
         yield f"microbatch_group {chosen} without interleaved chunks; nearest microbatch_group: 0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import reduce
 
 import numpy as np
@@ -89,10 +90,13 @@ def sequence_parallel(plan: Layout, job: Job, runtime: Runtime) -> Ruling:
 @restriction
 def quantised_sizes(plan: Layout, model: Model, recipe: Precision, *, multiple: int = 1) -> Ruling:
     """Products in fp8 or fp4 have features that are multiples of some elements on a rank."""
+    if not recipe.quantises:
+        yield True
+        return
     features = _features(model)
     degrees = [getattr(plan, field) if field else 1 for _, _, field in features]
     fit = [size % (multiple * degree) == 0 for (_, size, _), degree in zip(features, degrees, strict=True)]
-    yield np.logical_or(not recipe.quantises, reduce(np.logical_and, fit))
+    yield reduce(operator.and_, fit)
     broken = [each for each, fits in zip(features, fit, strict=True) if not fits]
     name, size, field = broken[0]
     common = math.gcd(*(other for _, other, shared in features if shared == field))

@@ -99,6 +99,7 @@ def catalogue_model(row: Row) -> Model | None:
         return None
 
 
+@cache
 def sizes_of(model: Model) -> Row:
     """The columns that a model of the catalogue fills."""
     kind = model.layer_kinds[-1]
