@@ -14,7 +14,7 @@ from meshwright.cost.memory.activations import LayerMemory, layer_memory
 from meshwright.cost.memory.ends import HeadMemory, head_memory, token_bytes
 from meshwright.cost.memory.rotary import table_bytes
 from meshwright.cost.runs import Runs
-from meshwright.cost.shapes import Pipelines, alone
+from meshwright.cost.shapes import Pipelines
 from meshwright.cost.shard import layer_shard
 from meshwright.distinct import spread
 from meshwright.layout.plans import Layout, without_recompute
@@ -42,6 +42,8 @@ class InFlight(NamedTuple):
 class ShapeMemory(NamedTuple):
     """What one micro-batch of every shape needs, scalar or of shape (k,)."""
 
+    plans: Layout
+    """The shapes, or the one that there is."""
     layers: tuple[LayerMemory, ...]
     """In one layer of each kind."""
     head: HeadMemory
@@ -56,7 +58,7 @@ class ShapeMemory(NamedTuple):
             known[index] if known and not kind.is_moe else layer_memory(plan, inputs, kind)
             for index, kind in enumerate(kinds)
         )
-        return cls(layers=tuple(layers), head=like.head if like else head_memory(plan, inputs))
+        return cls(plans=plan, layers=tuple(layers), head=like.head if like else head_memory(plan, inputs))
 
 
 def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight:
@@ -71,8 +73,7 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     # Counts of the distinct stages, (q,), and sizes of the distinct shapes of a micro-batch, (k,), with the row of
     # every stage among either, (r,).
     stages, pipelines, shapes = runs.stages, runs.pipelines, runs.shapes
-    held, sizes = pipelines.stages, alone(shapes.plans)
-    of_stage, shape = pipelines.of_stage, shapes.of_plan.take(stages.plan)
+    held, of_stage, shape = pipelines.stages, pipelines.of_stage, shapes.of_plan.take(stages.plan)
 
     def kept(counts: IntColumn | FloatColumn | BoolColumn, size: Floats) -> Floats:
         return (1.0 * counts).take(of_stage) * spread(size, shape) if some(size) else 0.0
@@ -81,7 +82,7 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     share = _share_on_device(held, inputs)[:, None]
     in_flight, without = share * held.in_flight_layers, share * held.in_flight_not_recomputed
     # Tokens, labels and positions, and what the head keeps of each micro-batch, (r,).
-    each, end = needed
+    sizes, each, end = needed
     activations = kept(held.in_flight_micro_batches, token_bytes(sizes, inputs))
     activations = activations + kept(np.maximum(held.in_flight_at_head, held.head), end.saved)
     working: FloatColumn = np.zeros(len(shape))

@@ -44,6 +44,8 @@ class StageParameters(NamedTuple):
     """Weights of linear layers, embedding and head that the dense ones are."""
     embedding: FloatColumn
     """Of the ends, those of the embedding."""
+    head: FloatColumn
+    """And those of the head."""
     trained: FloatColumn
     """Of the dense ones, those that the optimizer updates: all, or those of adapters."""
 
@@ -61,16 +63,19 @@ def stage_parameters(plans: Layout, stages: Stages, inputs: Inputs) -> StagePara
     >>> round(float(counts.dense.sum()) / 1e9, 2)  # billion, of both stages
     8.03
     """
-    embedding, head = end_parameters(plans, inputs)
-    head, kinds = head + prediction_parameters(plans, inputs), inputs.model.layer_kinds
-    first: FloatColumn = stages.embedding * spread(embedding, stages.plan)
-    ends = first + stages.head * spread(head, stages.plan)
+    counts, kinds = (*end_parameters(plans, inputs), prediction_parameters(plans, inputs)), inputs.model.layer_kinds
+    embedding, head, predicted = (spread(count, stages.plan) for count in counts)
+    first: FloatColumn = stages.embedding * embedding
+    last: FloatColumn = stages.head * head
+    ends = first + (last + stages.head * predicted)
     dense = _sum(stages.layers, (layer_parameters(plans, inputs, kind) for kind in kinds), stages, ends)
     experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, 0 * ends)
     matrices = stages.layers @ np.array([_layer_matrices(inputs, kind) for kind in kinds])
     matrices = matrices + stages.embedding + (0 if inputs.model.tied_embeddings else stages.head)
     trained = stage_adapters(plans, stages, inputs, 1) if inputs.freezes_weights else dense
-    return StageParameters(dense=dense, experts=experts, ends=ends, matrices=matrices, embedding=first, trained=trained)
+    return StageParameters(
+        dense=dense, experts=experts, ends=ends, matrices=matrices, embedding=first, head=last, trained=trained
+    )
 
 
 def stage_adapters(plans: Layout, stages: Stages, inputs: Inputs, ranks: Ints) -> FloatColumn:

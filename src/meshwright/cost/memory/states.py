@@ -9,13 +9,13 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, larger, smaller, some, where
 from meshwright.cost.memory.in_flight import InFlight
-from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters
+from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
 from meshwright.cost.memory.stage_parameters import StageParameters, largest_layer, stage_parameters
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.optimizer_states import casts_gradients, device_optimizer_bytes
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import vocabulary_rows
-from meshwright.distinct import combined, rows_of, spread
+from meshwright.distinct import combined, rows_of
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout, of_rows
 from meshwright.layout.stages import Stages
@@ -155,19 +155,16 @@ def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: Stag
     different groups. stages: of the plans; parameters: theirs, counts; None: not known. Returns bytes. Source:
     `state_bytes`, `bucket_bytes`.
     """
-    plan, rows, kinds = stages.plan, of_rows(plans, stages.plan), inputs.model.layer_kinds
+    rows, kinds = of_rows(plans, stages.plan), inputs.model.layer_kinds
     parameters = parameters or stage_parameters(plans, stages, inputs)
     largest = largest_layer(stages, [layer_parameters(plans, inputs, kind) for kind in kinds])
-    embedding, head = (
-        present * spread(count, plan)
-        for present, count in zip((stages.embedding, stages.head), end_parameters(plans, inputs), strict=True)
-    )
-    ends = larger(embedding, head) if inputs.gathers_ends_apart else parameters.ends
+    largest_end = larger(parameters.embedding, parameters.head)
+    ends = largest_end if inputs.gathers_ends_apart else parameters.ends
     whole = state_bytes(rows, inputs, parameters.dense, largest, ends, sharding_ranks(rows))
     during, after = bucket_bytes(rows, inputs)
     buffered = inputs.runtime.storage.offloaded == "states_and_gradients"
     whole = whole._replace(
-        gradients=whole.gradients + HALF_BYTES * buffered * larger(embedding, head),
+        gradients=whole.gradients + HALF_BYTES * buffered * largest_end,
         whole_gradients=whole.whole_gradients + during,
         updating=whole.updating + after,
         joined=whole.joined + after,

@@ -15,7 +15,6 @@ from meshwright.cost.memory.in_flight import ShapeMemory, in_flight_bytes, loss_
 from meshwright.cost.memory.rotary import table_bytes
 from meshwright.cost.memory.saved import norm_bytes
 from meshwright.cost.runs import Runs
-from meshwright.cost.shapes import alone
 from meshwright.cost.shard import dense_block, layer_shard
 from meshwright.distinct import gathered, spread
 from meshwright.layout.plans import Layout
@@ -95,7 +94,7 @@ def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> Uni
     """
     stages, pipelines, shapes = runs.stages, runs.pipelines, runs.shapes
     # Sizes are priced once per shape of a micro-batch, (k,), and taken per stage by `shape`, (r,).
-    sizes, shape = alone(shapes.plans), shapes.of_plan[stages.plan]
+    sizes, shape = needed.plans, shapes.of_plan[stages.plan]
     in_flight, ends = in_flight_bytes(runs, needed, inputs), needed.head
     end, activations = gathered(ends, shape), in_flight.activations
     head = stages.head * end.saved
