@@ -146,10 +146,10 @@ def stage_costs(
 
 
 def _units(footprints: Footprints, times: ShapeTimes | None) -> UnitTimes:
-    some = bool(footprints.pipelines.stages.layers_not_recomputed.any())
+    partly = some(footprints.pipelines.stages.layers_not_recomputed)
     if times is None:
-        return unit_times(footprints.shapes.plans, footprints.inputs, some_not_recomputed=some)
-    return times.of(footprints.shapes.plans, some_not_recomputed=some)
+        return unit_times(footprints.shapes.plans, footprints.inputs, some_not_recomputed=partly)
+    return times.of(footprints.shapes.plans, some_not_recomputed=partly)
 
 
 def _works(footprints: Footprints, units: UnitTimes) -> _Works:

@@ -86,15 +86,16 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     activations = kept(held.in_flight_micro_batches, token_bytes(sizes, inputs))
     activations = activations + kept(np.maximum(held.in_flight_at_head, held.head), end.saved)
     working: FloatColumn = np.zeros(len(shape))
+    leaves_out, waits = some(without), some(held.waiting_layers)
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
         memory, layers = each[kind], held.layers[:, kind]
         saved, table = memory.saved - memory.tables, table_bytes(sizes, inputs, layer_kind)
         activations = activations + kept(in_flight[:, kind], saved) + kept(layers, table)
         working = np.maximum(working, kept(layers > 0, memory.again + memory.working))
-        if without.any():
+        if leaves_out:
             others = layer_memory(without_recompute(sizes), inputs, layer_kind)
             activations = activations + kept(without[:, kind], others.saved - others.tables - saved)
-        if held.waiting_layers.any():
+        if waits:
             activations = activations + kept(held.waiting_layers[:, kind], waiting_bytes(sizes, inputs, layer_kind))
     waiting, output = loss_waiting(pipelines, end, shape, inputs)
     return InFlight(

@@ -85,7 +85,7 @@ class MemoryTimeline:
     def __init__(self, ranks: int, beside_logits: Floats = 0.0) -> None:
         """beside_logits: bytes that are free and of no use while logits are allocated, scalar or array (r,)."""
         self._ranks = ranks
-        self._beside_logits = beside_logits if np.any(beside_logits) else None
+        self._beside_logits = beside_logits if some(beside_logits) else None
         self._allocated: dict[str, _Allocation] = {}
         self._sums: list[tuple[Floats, Floats]] = []
         self._moments: list[_Snapshot] = []
