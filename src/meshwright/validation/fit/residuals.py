@@ -16,7 +16,6 @@ from meshwright.validation.outcomes import Outcome, Pair
 from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.rows.siblings import BY_WORDS
 
-
 WAITING_SCALES = np.round(np.geomspace(0.1, 3.0, 41), 3)
 """Values of w0 that are tried."""
 
