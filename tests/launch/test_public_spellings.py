@@ -155,7 +155,7 @@ def test_axolotl_quantises_where_it_says_so(tmp_path: Path) -> None:
 
 
 def test_degrees_that_a_recipe_of_nemo_passes_on_are_read(tmp_path: Path) -> None:
-    question = read(tmp_path, "qwen25_72b.py", NEMO, "qwen2.5-72b")
+    question = read(tmp_path, "qwen25_72b.py", NEMO, "qwen2.5-72b", **{"model.context_parallel_size": "1"})
     assert (question.plan.tp, question.plan.pp, question.inputs.job.precision) == (8, 4, "bf16")
 
 
@@ -171,9 +171,10 @@ def pretrain_recipe(num_nodes: int = 4):
     recipe.data = run.Config(MockDataModule, seq_length=65536, global_batch_size=512, micro_batch_size=1)
     return recipe
 """
-    said = {"function": "pretrain_recipe", "--bf16": "true"}
+    said = {"function": "pretrain_recipe", "--bf16": "true", "model.context_parallel_size": "4"}
     question = read(tmp_path, "llama3_8b_64k.py", text, "llama-3.1-8b", **said)
-    assert (question.plan.tp, question.plan.pp, question.inputs.job.precision) == (4, 2, "bf16")
+    assert (question.plan.tp, question.plan.cp, question.plan.pp) == (4, 4, 2)
+    assert question.inputs.job.precision == "bf16"
 
 
 def test_a_recipe_that_trains_adapters_is_refused(tmp_path: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from meshwright.launch.imports.functions import without_objects
+from meshwright.launch.imports.vocabulary import model_of_class
 from meshwright.launch.readers.python.names import is_class
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings, Scalar
 
@@ -16,7 +16,6 @@ _PASSED = ("config", "cfg")
 _SECTIONS = ("model", "train", "dataset", "ddp", "optimizer", "mixed_precision", "comm_overlap", "dist", "checkpoint")
 _SIZES = {f"model.{name}" for name in ("num_layers", "hidden_size", "num_attention_heads", "vocab_size")}
 _OF_HUGGING_FACE = "from_hf_pretrained"
-_PROVIDER = re.compile(r"([A-Za-z]+?)(\d*)ModelProvider_?(\w*)")
 _LAYOUT = "model.pipeline_model_parallel_layout"
 _MARKS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 _ENVIRONMENT = "env_vars."
@@ -91,9 +90,8 @@ def _names(read: LaunchSettings) -> Iterator[FileSetting]:
         called, _, first = str(each.value).partition(" ")
         if each.key != f"model.{OBJECT}":
             continue
-        provider = _PROVIDER.fullmatch(called.rpartition(".")[2])
+        provider = called.rpartition(".")[2]
         if called.rpartition(".")[2] == _OF_HUGGING_FACE and first and not first.isidentifier():
             yield replace(each, key="--name", value=first)
-        elif provider and provider[3]:
-            family, version, size = provider[1].lower(), ".".join(provider[2]), provider[3].lower().replace("_", "-")
-            yield replace(each, key="--name", value="-".join(part for part in (family, version, size) if part))
+        elif "ModelProvider" in provider and not provider.endswith("ModelProvider"):
+            yield replace(each, key="--name", value=model_of_class(provider))

@@ -47,6 +47,20 @@ def spellings_of(name: str) -> list[str]:
     return list(dict.fromkeys((name, last, last.removeprefix("Meta-"), plain)))
 
 
+def model_of_class(name: str) -> str:
+    """The model that a class of NeMo or of Megatron-Bridge is called after; the name itself where none is.
+
+    >>> model_of_class("Llama31Config70B"), model_of_class("Qwen25ModelProvider1P5B"), model_of_class("T5Config")
+    ('llama-3.1-70b', 'qwen2.5-1.5b', 'T5Config')
+    """
+    word = _squeezed(re.sub(r"Config|ModelProvider", "", name).replace("P5B", ".5B").replace("P7B", ".7B"))
+    return next((each for each in catalog.names("models") if _squeezed(each) == word), name)
+
+
+def _squeezed(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
 @cache
 def _vocabularies() -> dict[str, int]:
     table: dict[str, int] = tomllib.loads(FILE.read_text("utf-8"))["vocabularies"]

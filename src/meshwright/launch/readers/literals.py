@@ -50,13 +50,13 @@ def read_literals(path: str, text: str, given: dict[str, str] | None = None) -> 
 
 
 def _modules(tree: ast.Module) -> list[str]:
-    """The modules that a file imports from, wherever it does."""
+    """The modules that a file imports and the names that it takes from others, wherever it does."""
     modules: list[str] = []
     for each in ast.walk(tree):
         if isinstance(each, ast.Import):
             modules += [name.name for name in each.names]
         elif isinstance(each, ast.ImportFrom):
-            modules.append(each.module or "")
+            modules += [f"{each.module or ''}.{name.name}".removesuffix(".*") for name in each.names]
     return modules
 
 

@@ -9,7 +9,7 @@ from meshwright.launch.imports.bridge_precision import precision_of, says_precis
 from meshwright.launch.imports.bridge_recipe import PRECISION, with_recipe
 from meshwright.launch.imports.bridge_workloads import is_workload
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
-from meshwright.launch.imports.dialects.nemo import NO_DROPOUT, nemo_arguments
+from meshwright.launch.imports.dialects.nemo import NO_DROPOUT, nemo_arguments, with_dispatcher
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.training import require_whole
 from meshwright.launch.readers.settings import LaunchSettings
@@ -45,11 +45,7 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     if "--expert-model-parallel-size" in settings and "--expert-tensor-parallel-size" not in settings:
         settings["--expert-tensor-parallel-size"] = 1
         notes.append("expert_tensor_parallel_size, which is not in the file, is 1 in every recipe of Megatron-Bridge")
-    if "--expert-model-parallel-size" in settings and "--moe-token-dispatcher-type" not in settings:
-        settings["--moe-token-dispatcher-type"] = "alltoall"
-        notes.append(
-            "moe_token_dispatcher_type, which is not in the file, is alltoall in most models of Megatron-Bridge"
-        )
+    settings = with_dispatcher(settings, "Megatron-Bridge", notes)
     if left := [name for name in _DEGREES if f"model.{name}" not in known]:
         notes.append(f"taken as 1, as the file does not say them: {', '.join(left)}")
     if settings.get("--position-embedding-type") == "learned_absolute" and "--seq-length" in settings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +10,14 @@ from meshwright.launch.imports.arguments import modern_arguments
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.functions import without_objects
 from meshwright.launch.imports.training import require_whole
+from meshwright.launch.imports.vocabulary import model_of_class
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings
 
-_SECTIONS = ("strategy", "data", "conf", "config", "ddp")
+_SECTIONS = ("strategy", "data", "conf", "config", "ddp", "plugins")
 """Objects whose arguments NeMo 1 has under `model`."""
+_SIZES = {f"model.{name}" for name in ("num_layers", "hidden_size", "num_attention_heads")}
+"""Beside the name of a model they make it another one."""
 _RENAMED = {"seq_length": "encoder_seq_length"}
 _DEGREES = {
     "tensor_parallelism": "tensor_model_parallel_size",
@@ -35,12 +38,24 @@ _ARGUMENTS = {
     "activations_checkpoint_method": "--recompute-method",
     "activations_checkpoint_num_layers": "--recompute-num-layers",
 }
-_READ_TOGETHER = ("fp8", "fp8_hybrid", "fp8_e4m3", "fp8_params", "ub_tp_comm_overlap", "activation", "bias")
+_READ_TOGETHER = (
+    *("fp8", "fp8_hybrid", "fp8_e4m3", "fp8_params", "ub_tp_comm_overlap", "activation", "bias", "grad_reduce_in_fp32"),
+    *("moe_enable_deepep", "params_dtype", "pipeline_dtype", "autocast_dtype"),
+)
 """Keys that no argument is called like: several of them, or their values, decide."""
+_TYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.uint8": "fp8"}
+_STRATEGY = "MegatronStrategy"
+"""The class whose arguments are the degrees; those that are left out are 1."""
 _OVERLAPS = {"optim.overlap_grad_sync": "--overlap-grad-reduce", "optim.overlap_param_sync": "--overlap-param-gather"}
 NO_DROPOUT: Settings = {"--attention-dropout": 0.0, "--hidden-dropout": 0.0}
 """Of the models of recipes. Source: NVIDIA/NeMo nemo/collections/llm/gpt/model/base.py and llama.py."""
-_CLASS = re.compile(r"([A-Za-z]+?)(\d*)Config_?(\w*)")
+_RECIPES_OF_FP8 = {
+    "mxfp8": "mxfp8",
+    "current_scaling": "tensorwise",
+    "subchannel_scaling": "blockwise",
+    "fp8": "delayed",
+}
+"""By a part of the name of the function that makes a precision; the first that is in it holds."""
 
 
 def _is_recipe(read: LaunchSettings) -> bool:
@@ -50,44 +65,87 @@ def _is_recipe(read: LaunchSettings) -> bool:
 
 def _with_classes(read: LaunchSettings) -> LaunchSettings:
     """The settings as NeMo 1 has them: what a recipe gives to its strategy, data and model, the name of the model by
-    its class, and the precision by its plugin.
+    its class, and the precision by its plugin, which goes before what `ddp` says of gradients.
 
     Source: NVIDIA/NeMo nemo/collections/llm/recipes: `run.Config(nl.MegatronStrategy, ...)`, `run.Config(
-    Llama31Config70B)`, `plugins=bf16_mixed()`, `distributed_fused_adam_with_cosine_annealing`.
+    Llama31Config70B)`, `plugins=bf16_mixed()`, `distributed_fused_adam_with_cosine_annealing`; @8cfedd720346
+    nemo/lightning/pytorch/strategies/megatron_strategy.py L470.
     """
     if not _is_recipe(read):
         return read
-    settings: list[FileSetting] = []
-    for each in read.settings:
-        section, _, name = each.key.rpartition(".")
-        if name == OBJECT:
-            settings += _of_object(each, section)
-        elif name in _DEGREES:
-            settings.append(replace(each, key=f"model.{_DEGREES[name]}"))
-        elif name == "precision" and section.rpartition(".")[2] in ("plugins", "trainer"):
-            settings.append(replace(each, key="model.trainer.precision"))
-        elif section.rpartition(".")[2] in _SECTIONS:
-            settings.append(replace(each, key=f"model.{_RENAMED.get(name, name)}"))
-            if name == "grad_reduce_in_fp32":
-                settings.append(replace(each, key="model.optim.grad_sync_dtype", value=None if each.value else "bf16"))
-        else:
-            settings.append(each)
-    return replace(read, settings=tuple(settings))
+    ordered = sorted(read.settings, key=lambda each: "plugins" in each.key.split("."))
+    settings = [setting for each in ordered for setting in _of_nemo_1(each)]
+    settings += _unsaid(read, {each.key for each in settings})
+    resized = any(each.key in _SIZES and each.value is not None for each in settings)
+    return replace(read, settings=tuple(each for each in settings if not (resized and each.key == "model.name")))
+
+
+def _unsaid(read: LaunchSettings, said: set[str]) -> Iterator[FileSetting]:
+    """The degrees that a file leaves to what makes its strategy elsewhere, each as open."""
+    made = [each for each in read.settings if each.key.endswith(OBJECT)]
+    if any(_STRATEGY in str(each.value) for each in made):
+        return
+    makers = [each for each in (*made, *read.elsewhere) if _makes_recipes(each)] or [*read.elsewhere]
+    name, line = (_maker(makers[0]), makers[0].line) if makers else ("what makes the trainer", 0)
+    for degree in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"):
+        if f"model.{degree}" not in said:
+            yield FileSetting(f"model.{degree}", None, line, None, (f"{name}, which is not read",))
+
+
+def _makes_recipes(each: FileSetting) -> bool:
+    return _maker(each).rpartition(".")[2].endswith(("recipe", "trainer", "Trainer"))
+
+
+def _maker(each: FileSetting) -> str:
+    return str(each.value).partition(" ")[0] if each.key.endswith(OBJECT) else each.key
+
+
+def _of_nemo_1(each: FileSetting) -> list[FileSetting]:
+    section, _, name = each.key.rpartition(".")
+    if name == OBJECT:
+        return _of_object(each, section)
+    if name in _DEGREES:
+        return [replace(each, key=f"model.{_DEGREES[name]}")]
+    if name == "precision" and section.rpartition(".")[2] in ("plugins", "trainer"):
+        return [replace(each, key="model.trainer.precision")]
+    if name == "tp_comm_overlap" and "callbacks" in section.split("."):
+        return [replace(each, key="model.ub_tp_comm_overlap")]
+    if section.rpartition(".")[2] not in _SECTIONS:
+        return [each]
+    same = replace(each, key=f"model.{_RENAMED.get(name, name)}")
+    if name.endswith("_dtype") and each.value in _TYPES:
+        return [replace(same, value=_TYPES[str(each.value)], open=())]
+    if name == "grad_reduce_in_fp32" and not each.open:
+        return [same, replace(each, key="model.optim.grad_sync_dtype", value="fp32" if each.value else "bf16")]
+    return [same]
 
 
 def _of_object(made: FileSetting, section: str) -> list[FileSetting]:
     called, _, first = str(made.value).partition(" ")
-    match = _CLASS.fullmatch(first) if section.rpartition(".")[2] in ("conf", "config") else None
-    if match:
-        family, version, size = match[1].lower(), ".".join(match[2]), match[3].lower().replace("_", "-")
-        name = "-".join(part for part in (family, version, size) if part)
-        return [replace(made, key="model.name", value=name)]
-    if section.endswith("plugins"):
-        eight_bits = [replace(made, key="model.fp8", value=True)] if "fp8" in called else []
-        return [*eight_bits, replace(made, key="model.trainer.precision", value=called.partition("_")[0])]
-    if "distributed_fused_adam" in called:
-        return [replace(made, key="model.optim.name", value="distributed_fused_adam")]
+    if "plugins" in section.split("."):
+        return _of_plugin(made, called)
+    if first == "OptimizerConfig" or "distributed_fused_adam" in called:
+        return [replace(made, key="model.optim.name", value="distributed_fused_adam")] if "fused" in called else []
+    if first == "DeepEPCallback":
+        fused: Settings = {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": "deepep"}
+        return [replace(made, key=f"model.{name}", value=value) for name, value in fused.items()]
+    if section.rpartition(".")[2] in ("conf", "config") and "Config" in first:
+        return [replace(made, key="model.name", value=model_of_class(first))]
     return []
+
+
+def _of_plugin(made: FileSetting, called: str) -> list[FileSetting]:
+    """What a function that makes a precision is called after.
+
+    Source: NVIDIA/NeMo@8cfedd720346 nemo/collections/llm/recipes/precision/mixed_precision.py.
+    """
+    half = called.partition("_")[0]
+    if half not in ("bf16", "fp16"):
+        return []
+    recipe = next((recipe for part, recipe in _RECIPES_OF_FP8.items() if part in called), None)
+    said: Settings = {"trainer.precision": half, "optim.grad_sync_dtype": "fp32" if half == "bf16" else half}
+    said |= {"fp8": "hybrid", "fp8_recipe": recipe, "fp8_param_gather": recipe != "blockwise"} if recipe else {}
+    return [replace(made, key=f"model.{name}", value=value) for name, value in said.items()]
 
 
 def nemo_arguments(known: Settings) -> Settings:
@@ -131,6 +189,8 @@ def nemo_arguments(known: Settings) -> Settings:
         settings["--grad-reduce-in-bf16"] = True
     if model.get("fp8"):
         settings |= {"--fp8-format": "hybrid"} | ({"--fp8-param-gather": True} if model.get("fp8_params") else {})
+    if model.get("moe_enable_deepep"):
+        settings["--moe-flex-dispatcher-backend"] = "deepep"
     if model.get("ub_tp_comm_overlap"):
         settings["--tp-comm-overlap"] = True
     if model.get("transformer_block_type") == "pre_ln":
@@ -140,6 +200,18 @@ def nemo_arguments(known: Settings) -> Settings:
     return settings
 
 
+def with_dispatcher(settings: Settings, framework: str, notes: list[str]) -> Settings:
+    """The settings with the exchange of experts that the framework's models have where a recipe names none.
+
+    Source: NVIDIA/NeMo@8cfedd720346 nemo/collections/llm/gpt/model (mixtral.py L63, qwen3.py L64, deepseek.py L91), and
+    the providers of NVIDIA-NeMo/Megatron-Bridge@067f987df03b.
+    """
+    if "--expert-model-parallel-size" not in settings or "--moe-token-dispatcher-type" in settings:
+        return settings
+    notes.append(f"moe_token_dispatcher_type, which is not in the file, is alltoall in most models of {framework}")
+    return settings | {"--moe-token-dispatcher-type": "alltoall"}
+
+
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
     own = any(key.endswith("model.tensor_model_parallel_size") for key in keys)
     return (own and settings.form in ("yaml", "shell")) or _is_recipe(settings)
@@ -147,8 +219,13 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
 
 def _translated(spelled: Spelled) -> Settings:
     require_whole(spelled.read)
-    without = NO_DROPOUT if _is_recipe(spelled.read) else {}
-    return modern_arguments(without | nemo_arguments(spelled.known), spelled.notes)
+    settings = nemo_arguments(spelled.known)
+    if _is_recipe(spelled.read):
+        settings = with_dispatcher(NO_DROPOUT | settings, "NeMo", spelled.notes)
+        if not {"model.optim.name", "model.use_distributed_optimizer"} & spelled.known.keys():
+            spelled.notes.append("the optimizer stands in files that are not read; taken as distributed_fused_adam")
+            settings |= dict.fromkeys(("--use-distributed-optimizer", *_OVERLAPS.values()), True)
+    return modern_arguments(settings, spelled.notes)
 
 
 DIALECT = Dialect(

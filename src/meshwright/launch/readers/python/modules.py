@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +13,11 @@ from meshwright.launch.readers.python.records import Record
 from meshwright.launch.readers.python.scopes import Scope
 from meshwright.launch.readers.settings import FileSetting
 
-FOLLOWED = ("megatron.bridge.recipes", "megatron.bridge.perf_recipes")
+FOLLOWED = ("megatron.bridge.recipes", "megatron.bridge.perf_recipes", "nemo.collections.llm.recipes")
 """Packages whose functions make recipes of others; what any other module has is known by its name alone."""
-_ROOT = Path("megatron", "bridge")
+_PASSED_ON = {"nemo.collections.llm": "nemo.collections.llm.recipes"}
+"""Packages that have all the names of one that is followed."""
+_ROOTS = (Path("megatron", "bridge"), Path("nemo", "collections", "llm"))
 MOST_FILES = 60
 MAX_CALLS = 20
 Function = ast.FunctionDef | ast.ClassDef
@@ -28,20 +30,24 @@ class Modules:
         self.path, self.follow = path, follow
         self.read: dict[Path, Scope | None] = {}
 
-    def home(self, name: str, scope: Scope, within: list[str]) -> tuple[Function, Scope] | None:
-        """The function of that name and its module, where it can be followed: it stands in the file, or in one that it
-        imports from, and is not followed already.
+    def home(self, path: Sequence[str], scope: Scope, within: list[Function]) -> tuple[Function, Scope] | None:
+        """The function of that name, behind those of its modules, with its module, where it can be followed: it stands
+        in the file, or in one that it imports from, and is not followed already.
         """
         module = scope.module
         for _ in range(MAX_CALLS):
-            if (function := module.functions.get(name)) is not None:
-                return None if function.name in within else (function, module)
+            name, *below = path
+            function = None if below else module.functions.get(name)
+            if function is not None:
+                return None if function in within else (function, module)
             if name not in module.imported:
                 return None
-            of, level, name = module.imported[name]
-            if (other := self._imported(module.path or self.path, of, level)) is None:
+            of, level, theirs = module.imported[name]
+            whole = f"{of}.{theirs}" if of else theirs
+            other = self._imported(module.path or self.path, whole if below else of, level)
+            if other is None:
                 return None
-            module = other
+            module, path = other, below or [theirs]
         return None
 
     def scope(self, tree: ast.Module, path: Path | None) -> Scope:
@@ -85,6 +91,9 @@ def _imported_names(tree: ast.Module) -> dict[str, tuple[str, int, str]]:
     for each in ast.walk(tree):
         if isinstance(each, ast.ImportFrom):
             names |= {alias.asname or alias.name: (each.module or "", each.level, alias.name) for alias in each.names}
+        elif isinstance(each, ast.Import):
+            parts = {alias.asname: alias.name.rpartition(".") for alias in each.names if alias.asname}
+            names |= {name: (package, 0, module) for name, (package, _, module) in parts.items()}
     return names
 
 
@@ -94,6 +103,7 @@ def _file_of(path: Path, module: str, level: int) -> Path | None:
     """
     for top in _tops(path.absolute()):
         name = _full_name(path.absolute(), top, module, level)
+        name = _PASSED_ON.get(name, name)
         if not any(name == each or name.startswith(f"{each}.") for each in FOLLOWED):
             continue
         base = top.joinpath(*name.split("."))
@@ -113,9 +123,9 @@ def _tree_of(file: Path) -> ast.Module | None:
 
 def _tops(path: Path) -> list[Path]:
     """Folders that packages are imported from: those around a file, and of the repository that it lies in."""
-    around = [each for each in path.parents if (each / _ROOT).is_dir()]
-    root = next((each for each in path.parents if (each / ".git").exists()), None)
-    inside = [each for each in (root, root / "src") if (each / _ROOT).is_dir()] if root is not None else []
+    around = [each for each in path.parents if any((each / root).is_dir() for root in _ROOTS)]
+    top = next((each for each in path.parents if (each / ".git").exists()), None)
+    inside = [top / "src"] if top is not None and any((top / "src" / root).is_dir() for root in _ROOTS) else []
     return list(dict.fromkeys([*around, *inside]))
 
 

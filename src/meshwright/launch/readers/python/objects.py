@@ -41,6 +41,8 @@ class Objects(ABC):
             return self._dictionary(node, scope, depth)
         if isinstance(node, ast.List | ast.Tuple) and (calls := _objects_in(node, scope)):
             return Record(line=scope.line(node), plain=True, fields=self.each_of(calls, scope, depth))
+        if isinstance(node, ast.BinOp) and (joined := self._joined(node, scope, depth)) is not None:
+            return joined
         if isinstance(node, ast.IfExp):
             try:
                 side = node.body if holds(node.test, scope.look) else node.orelse
@@ -51,6 +53,15 @@ class Objects(ABC):
             return FileSetting("", literal_of(node, scope.look), scope.line(node), self.spans.get(id(node)))
         except Unknown as unknown:
             return self.called(node, scope, depth) if isinstance(node, ast.Call) else self._open(node, unknown, scope)
+
+    def _joined(self, node: ast.BinOp, scope: Scope, depth: int) -> Record | None:
+        """A list of objects behind another list; None for anything else."""
+        sides = [self.bound(each, scope, depth=depth + 1) for each in (node.left, node.right)]
+        lists = [each for each in sides if isinstance(each, Record) and each.plain]
+        if not lists or any(each not in lists and getattr(each, "value", None) != [] for each in sides):
+            return None
+        fields = [field for each in lists for field in each.fields.values()]
+        return Record(line=scope.line(node), plain=True, fields={str(at): each for at, each in enumerate(fields)})
 
     def _open(self, node: ast.expr, unknown: Unknown, scope: Scope) -> FileSetting:
         return FileSetting("", ast.unparse(node)[:60], scope.line(node), None, (str(unknown)[:60],))

@@ -10,7 +10,7 @@ from pathlib import Path
 from meshwright.launch.readers.limits import MAX_SETTINGS
 from meshwright.launch.readers.python.expressions import Unknown, holds
 from meshwright.launch.readers.python.left import left_by, made_by
-from meshwright.launch.readers.python.modules import MAX_CALLS, Modules, outside_of_functions
+from meshwright.launch.readers.python.modules import MAX_CALLS, Function, Modules, outside_of_functions
 from meshwright.launch.readers.python.names import is_class, path_of, plain_value, targets_of, unpacked
 from meshwright.launch.readers.python.objects import Objects
 from meshwright.launch.readers.python.records import Record, copied, put
@@ -19,6 +19,8 @@ from meshwright.launch.readers.settings import FileSetting, Scalar
 from meshwright.launch.readers.traced import Unreadable
 
 MAX_STATEMENTS = 50_000
+_PYTHONS_OWN = ("dict", "replace")
+_LENGTHENS = ("append", "extend")
 _COPIES = ("replace", "deepcopy", "copy")
 
 
@@ -30,10 +32,11 @@ class Walk(Objects):
         self.given = given
         self.modules = Modules(Path(path), self.block)
         self.outermost = self.modules.scope(tree, None)
+        self.outermost.values["__name__"] = FileSetting("", "__main__", 0)
         self.calls: dict[str, list[str]] = {}
         self.elsewhere: list[FileSetting] = []
         self.undecided: list[FileSetting] = []
-        self.function, self.within = "", list[str]()
+        self.function, self.within = "", list[Function]()
         self.statements = 0
 
     def module(self, body: list[ast.stmt]) -> Iterator[FileSetting]:
@@ -44,7 +47,7 @@ class Walk(Objects):
     def root(self, name: str) -> Iterator[FileSetting]:
         """What a function makes that is called without arguments, apart from those that are given."""
         node, scope = self.outermost.functions[name], Scope(outer=self.outermost)
-        self.function, self.within = name, [name]
+        self.function, self.within = name, [node]
         self.calls.setdefault(name, [])
         if isinstance(node, ast.FunctionDef):
             named = {each: FileSetting("", plain_value(value), 0) for each, value in self.given.items()}
@@ -91,9 +94,14 @@ class Walk(Objects):
             return
         changed = [each for each in (*node.args, *(pair.value for pair in node.keywords)) if path_of(each)]
         path = path_of(node.func) or [""]
-        known = len(path) == 1 and self.modules.home(path[0], scope, self.within) is not None
+        if isinstance(node.func, ast.Attribute) and path[-1] in _LENGTHENS and len(node.args) == 1:
+            more = node.args[0] if path[-1] == "extend" else ast.List(node.args, ast.Load())
+            longer = ast.BinOp(node.func.value, ast.Add(), ast.copy_location(more, node))
+            self._assigned([node.func.value], ast.copy_location(longer, node), scope)
+            return
+        known = self.modules.home(path, scope, self.within) is not None
         if not known and not is_class(path[-1]) and any(scope.object_at(each) for each in changed):
-            self._told(path[-1], node, scope)
+            self._told(".".join(path), node, scope)
         made = self.bound(node, scope)
         if isinstance(made, Record) and not known:
             scope.unbound.append(made)
@@ -148,10 +156,9 @@ class Walk(Objects):
                 named[pair.arg] = each
             elif isinstance(each, Record):
                 named |= each.fields
-        name = path[0] if path and len(path) == 1 else ""
-        if name:
-            self.calls.setdefault(self.function, []).append(name)
-        home = self.modules.home(name, scope, self.within)
+        if path and len(path) == 1:
+            self.calls.setdefault(self.function, []).append(path[0])
+        home = self.modules.home(path, scope, self.within) if path else None
         if home is not None and isinstance(home[0], ast.FunctionDef):
             return self._followed(home[0], home[1], node, named, scope)
         copies = path is not None and path[-1] in _COPIES and bool(node.args)
@@ -177,7 +184,7 @@ class Walk(Objects):
         positional = [each or self.bound(arg, scope) for each, arg in zip(given, node.args, strict=True)]
         inner = Scope(outer=home)
         inner.values = bound_parameters(function.args, positional, named, lambda each: self.bound(each, home))
-        self.within.append(function.name)
+        self.within.append(function)
         self.block(function.body, inner)
         self.within.pop()
         if inner.returned is not None:
@@ -188,7 +195,7 @@ class Walk(Objects):
         self, node: ast.Call, path: list[str] | None, named: dict[str, Record | FileSetting], scope: Scope, depth: int
     ) -> Record:
         """An object of a class, or of a function, that stands elsewhere."""
-        record = Record(line=scope.line(node), function=self.within[-1] if self.within else "", fields=named)
+        record = Record(line=scope.line(node), function=self.within[-1].name if self.within else "", fields=named)
         before = node.func.value if isinstance(node.func, ast.Attribute) else None
         if isinstance(before, ast.Call):
             inner = self.bound(before, scope, depth=depth + 1)
@@ -201,7 +208,7 @@ class Walk(Objects):
             text = ast.unparse(node)[:60]
             record.own = FileSetting("", text, scope.line(node), None, (text,))
         made = self.outermost.functions.get(path[-1]) if path else None
-        if isinstance(made, ast.ClassDef) and made.name not in self.within:
+        if isinstance(made, ast.ClassDef) and made not in self.within:
             record.fields = self._defaults(made) | named
         return record
 
@@ -216,17 +223,17 @@ class Walk(Objects):
                 text = f" {each.id}" if index == 0 and isinstance(each, ast.Name) else text
             elif index == 0 and not bound.open and not isinstance(bound.value, list) and bound.value is not None:
                 text = f" {bound.value}"
-            elif index == 0 and isinstance(each, ast.Name) and bound.open:
-                text = f" {each.id}"
+            elif index == 0 and bound.open and (path := path_of(each)) and (len(path) == 1 or is_class(path[-1])):
+                text = f" {path[-1]}"
         return text
 
     def _defaults(self, cls: ast.ClassDef) -> dict[str, Record | FileSetting]:
         """The fields of a class of the file, with those of what it is derived from."""
         inner, fields = Scope(outer=self.outermost), dict[str, Record | FileSetting]()
-        self.within.append(cls.name)
+        self.within.append(cls)
         for base in cls.bases:
             parent = self.outermost.functions.get(base.id) if isinstance(base, ast.Name) else None
-            if isinstance(parent, ast.ClassDef) and parent.name not in self.within:
+            if isinstance(parent, ast.ClassDef) and parent not in self.within:
                 fields |= self._defaults(parent)
         self.block(outside_of_functions(cls.body), inner)
         self.within.pop()
@@ -241,9 +248,10 @@ class Walk(Objects):
 
     def _settings(self, scope: Scope) -> Iterator[FileSetting]:
         """What a scope leaves behind, as settings of the function that is followed."""
-        for bound in made_by(scope):
-            if isinstance(bound, Record) and bound.made and not is_class(bound.made.partition(" ")[0]):
-                name = bound.made.partition(" ")[0]
+        changed = [each for each in scope.own.values() if isinstance(each, Record) and each.changed]
+        for bound in (*made_by(scope), *changed):
+            name = bound.made.partition(" ")[0] if isinstance(bound, Record) else ""
+            if name and not is_class(name) and name not in _PYTHONS_OWN:
                 self.elsewhere.append(FileSetting(name, [], bound.line, function=self.function))
         for count, each in enumerate(left_by(scope)):
             if count > MAX_SETTINGS:
