@@ -266,3 +266,74 @@ def test_the_distributed_optimizer_is_off_in_both_sections_or_on(tmp_path: Path)
     both = "    cfg.optimizer, cfg.scheduler = states()\n" + off
     text = RECIPE.replace("    return cfg\n", both).replace("def recipe", made + "def recipe")
     assert imported(tmp_path, text).plan.zero == 0
+
+
+BALANCED = """
+def balanced(stages):
+    per_stage, more = divmod(36, stages)
+    layout = []
+    for at in range(stages):
+        stage = ["decoder"] * (per_stage + int(at < more))
+        if at == 0:
+            stage = ["embedding"] + stage
+        if at == stages - 1:
+            stage.append("loss")
+        layout.append(stage)
+    return layout
+"""
+
+
+def test_loops_over_what_the_file_says_are_followed(tmp_path: Path) -> None:
+    looped = """    for name, degree in (("context_parallel_size", 2), ("tensor_model_parallel_size", 1)):
+        setattr(cfg.model, name, degree)
+    for name, value in {"seq_length": 8192, "pipeline_model_parallel_size": 8}.items():
+        setattr(cfg.model, name, value)
+    cfg.model.pipeline_model_parallel_layout = balanced(8)
+    return cfg
+"""
+    text = RECIPE.replace("    return cfg\n", looped) + BALANCED
+    question = imported(tmp_path, text, "4x8:h100", function="recipe")
+    assert (question.plan.tp, question.plan.cp, question.plan.pp) == (1, 2, 8)
+    assert question.plan.chunk_layers == (5, 5, 5, 5, 4, 4, 4, 4)
+    assert question.inputs.job.sequence_length == 8192
+
+
+def test_degrees_are_computed_by_comprehensions(tmp_path: Path) -> None:
+    fits = """    cfg.model.tensor_model_parallel_size = max([n for n in range(1, 9) if 32 % n == 0 and n < 5])
+    return cfg"""
+    assert imported(tmp_path, RECIPE.replace("    return cfg", fits)).plan.tp == 4
+    powers = fits.replace("max([n", "[2 * n").replace("n < 5])", "n < 5][1]")
+    assert imported(tmp_path, RECIPE.replace("    return cfg", powers)).plan.tp == 4
+
+
+def test_degrees_of_a_recipe_that_is_not_there_are_asked_for(tmp_path: Path) -> None:
+    text = RECIPE.replace("_pretrain_common()", "llama3_8b_pretrain_config()")
+    with pytest.raises(InvalidInput, match=r"context_parallel_size rests on llama3_8b_pretrain_config, which is not"):
+        imported(tmp_path, text)
+    assert imported(tmp_path, text, **{"model.context_parallel_size": "1"}).plan.cp == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    for each in degrees():\n        cfg.model.tensor_model_parallel_size = each",
+        "    for each in degrees():\n        setattr(cfg.model, 'tensor_model_parallel_size', each)",
+        "    while degrees():\n        cfg.model.tensor_model_parallel_size *= 2",
+        "    match degrees():\n        case 1:\n            cfg.model.tensor_model_parallel_size = 4",
+        "    cfg.model.tensor_model_parallel_size = max([n for n in degrees()])",
+        "    for n in [1, 2]:\n        if n == 2:\n            break\n        cfg.model.tensor_model_parallel_size = n",
+    ],
+)
+def test_degrees_that_loops_leave_open_are_asked_for(tmp_path: Path, line: str) -> None:
+    text = RECIPE.replace("    return cfg", f"{line}\n    return cfg")
+    with pytest.raises(InvalidInput, match=r"model\.tensor_model_parallel_size rests on"):
+        imported(tmp_path, text, function="recipe")
+
+
+def test_a_layout_that_a_loop_leaves_open_is_asked_for(tmp_path: Path) -> None:
+    text = RECIPE.replace(
+        "    return cfg",
+        "    cfg.model.pipeline_model_parallel_layout = balanced(cfg.stages)\n    return cfg",
+    )
+    with pytest.raises(InvalidInput, match=r"model\.pipeline_model_parallel_layout rests on"):
+        imported(tmp_path, text + BALANCED, function="recipe")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from meshwright.launch.imports.functions import without_objects
+from meshwright.launch.imports.unsaid import recipes_elsewhere, unsaid_degrees
 from meshwright.launch.imports.vocabulary import model_of_class
 from meshwright.launch.readers.python.names import is_class
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings, Scalar
@@ -34,6 +35,7 @@ def with_recipe(read: LaunchSettings) -> LaunchSettings:
     Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes (`AutoBridge.from_hf_pretrained(NAME)`), and its providers
     of v0.1.0 (`Llama31ModelProvider70B`).
     """
+    makers = [each for each in recipes_elsewhere(read) if each in read.elsewhere]
     read = replace(read, settings=(*map(_settled, read.settings), *_dispatcher(read)))
     kept_elsewhere = [each for each in read.elsewhere if each.key != DISPATCHES]
     read = replace(read, elsewhere=(*kept_elsewhere, *_made_elsewhere(read)))
@@ -44,7 +46,8 @@ def with_recipe(read: LaunchSettings) -> LaunchSettings:
     set_by_it = {each.key.partition(".")[2]: str(each.value) for each in kept if each.key.startswith(_ENVIRONMENT)}
     kept = [each for each in kept if not each.key.startswith(_ENVIRONMENT)]
     read = replace(read, environment=read.environment | set_by_it)
-    return without_objects(replace(read, settings=(*kept, *presets, *named)))
+    unsaid = unsaid_degrees({each.key for each in kept}, makers[0]) if makers else ()
+    return without_objects(replace(read, settings=(*kept, *presets, *named, *unsaid)))
 
 
 def _settled(each: FileSetting) -> FileSetting:

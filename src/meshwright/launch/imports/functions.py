@@ -27,7 +27,9 @@ def one_function(read: LaunchSettings, name: str | None) -> LaunchSettings:
         )
     if name is None:
         called = {each for names in read.calls.values() for each in names}
-        roots = [each for each in functions if each not in called] or functions
+        roots = [each for each in functions if each not in called]
+        if not roots and not {*read.calls.get("", ())} & {*functions}:
+            roots = functions
         keys = [
             {each.key for each in read.settings if each.function == function and not each.key.endswith(OBJECT)}
             for function in roots

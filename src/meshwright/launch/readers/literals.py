@@ -43,7 +43,7 @@ def read_literals(path: str, text: str, given: dict[str, str] | None = None) -> 
         text=text,
         settings=tuple(settings),
         program=" ".join(_modules(tree)),
-        calls={name: tuple(called) for name, called in walk.calls.items() if name},
+        calls={name: tuple(called) for name, called in walk.calls.items()},
         elsewhere=tuple(walk.elsewhere),
         conditions=tuple(walk.undecided),
     )

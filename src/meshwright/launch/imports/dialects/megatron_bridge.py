@@ -12,13 +12,12 @@ from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.dialects.nemo import NO_DROPOUT, nemo_arguments, with_dispatcher
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.training import require_whole
+from meshwright.launch.imports.unsaid import DEGREES
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
 
 _GRADIENTS = ("--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16")
-_DEGREES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
-"""Fields of a model that decide the plan."""
 _SECTIONS = ("model", "train", "dataset", "ddp")
 _ON = ("overlap_grad_reduce", "overlap_param_gather")
 """Fields of `ddp` that are on unless a recipe says otherwise."""
@@ -46,7 +45,7 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
         settings["--expert-tensor-parallel-size"] = 1
         notes.append("expert_tensor_parallel_size, which is not in the file, is 1 in every recipe of Megatron-Bridge")
     settings = with_dispatcher(settings, "Megatron-Bridge", notes)
-    if left := [name for name in _DEGREES if f"model.{name}" not in known]:
+    if left := [name for name in DEGREES if f"model.{name}" not in known]:
         notes.append(f"taken as 1, as the file does not say them: {', '.join(left)}")
     if settings.get("--position-embedding-type") == "learned_absolute" and "--seq-length" in settings:
         settings["--max-position-embeddings"] = settings["--seq-length"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +9,7 @@ from meshwright.launch.imports.arguments import modern_arguments
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.functions import without_objects
 from meshwright.launch.imports.training import require_whole
+from meshwright.launch.imports.unsaid import recipes_elsewhere, unsaid_degrees
 from meshwright.launch.imports.vocabulary import model_of_class
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings
@@ -75,29 +75,11 @@ def _with_classes(read: LaunchSettings) -> LaunchSettings:
         return read
     ordered = sorted(read.settings, key=lambda each: "plugins" in each.key.split("."))
     settings = [setting for each in ordered for setting in _of_nemo_1(each)]
-    settings += _unsaid(read, {each.key for each in settings})
+    if not any(each.key.endswith(OBJECT) and _STRATEGY in str(each.value) for each in read.settings):
+        makers = recipes_elsewhere(read) or [*read.elsewhere]
+        settings += unsaid_degrees({each.key for each in settings}, makers[0] if makers else None)
     resized = any(each.key in _SIZES and each.value is not None for each in settings)
     return replace(read, settings=tuple(each for each in settings if not (resized and each.key == "model.name")))
-
-
-def _unsaid(read: LaunchSettings, said: set[str]) -> Iterator[FileSetting]:
-    """The degrees that a file leaves to what makes its strategy elsewhere, each as open."""
-    made = [each for each in read.settings if each.key.endswith(OBJECT)]
-    if any(_STRATEGY in str(each.value) for each in made):
-        return
-    makers = [each for each in (*made, *read.elsewhere) if _makes_recipes(each)] or [*read.elsewhere]
-    name, line = (_maker(makers[0]), makers[0].line) if makers else ("what makes the trainer", 0)
-    for degree in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"):
-        if f"model.{degree}" not in said:
-            yield FileSetting(f"model.{degree}", None, line, None, (f"{name}, which is not read",))
-
-
-def _makes_recipes(each: FileSetting) -> bool:
-    return _maker(each).rpartition(".")[2].endswith(("recipe", "trainer", "Trainer"))
-
-
-def _maker(each: FileSetting) -> str:
-    return str(each.value).partition(" ")[0] if each.key.endswith(OBJECT) else each.key
 
 
 def _of_nemo_1(each: FileSetting) -> list[FileSetting]:

@@ -14,6 +14,8 @@ from meshwright.launch.readers.settings import FileSetting, Scalar, Value
 LARGEST = 2**63
 LONGEST = 100_000
 """Characters of a list within another one."""
+MOST_TIMES = 256
+"""Elements that a loop or a list goes through."""
 Look = Callable[[ast.expr], Record | FileSetting | None]
 """What a name, or a path of attributes, stands for."""
 _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
@@ -50,6 +52,8 @@ def literal_of(node: ast.expr, look: Look, depth: int = 0) -> Value:
         raise Unknown("a long expression")
     if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool | None):
         return node.value
+    if isinstance(node, ast.Subscript) and look(node) is None:
+        return _element(node, look, depth + 1)
     if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
         return _value_of(look(node), node)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -72,8 +76,9 @@ def literal_of(node: ast.expr, look: Look, depth: int = 0) -> Value:
             value = literal_of(each, look, depth + 1)
             values.append(_as_text(value) if isinstance(value, list) else value)
         return values
-    if isinstance(node, ast.ListComp) and (several := _copied_elements(node)) is not None:
-        return literal_of(several, look, depth + 1)
+    if isinstance(node, ast.ListComp):
+        several = _copied_elements(node)
+        return _comprehended(node, look, depth + 1) if several is None else literal_of(several, look, depth + 1)
     if isinstance(node, ast.Call):
         return _called(node, look, depth + 1)
     raise Unknown(ast.unparse(node))
@@ -93,6 +98,38 @@ def _copied_elements(node: ast.ListComp) -> ast.expr | None:
         element = element.args[0]
     copies = isinstance(element, ast.Name) and ast.unparse(element) == ast.unparse(first.target)
     return first.iter if copies and len(node.generators) == 1 and not first.ifs else None
+
+
+def _comprehended(node: ast.ListComp, look: Look, depth: int) -> Value:
+    """A list with an expression for each element of another one."""
+    first = node.generators[0]
+    inside = [part for each in (node.elt, *first.ifs) for part in ast.walk(each)]
+    several = literal_of(first.iter, look, depth)
+    nested = len(node.generators) > 1 or any(isinstance(each, ast.comprehension) for each in inside)
+    if nested or not isinstance(first.target, ast.Name) or not isinstance(several, list) or len(several) > MOST_TIMES:
+        raise Unknown(ast.unparse(node))
+    name, values = first.target.id, list[Scalar]()
+    for each in several:
+        element = FileSetting("", each, 0)
+
+        def seen(node: ast.expr, element: FileSetting = element) -> Record | FileSetting | None:
+            return element if isinstance(node, ast.Name) and node.id == name else look(node)
+
+        if all(holds(condition, seen, depth) for condition in first.ifs):
+            value = literal_of(node.elt, seen, depth)
+            values.append(_as_text(value) if isinstance(value, list) else value)
+    return values
+
+
+def _element(node: ast.Subscript, look: Look, depth: int) -> Scalar:
+    """What stands at a place of a list; raises `Unknown` where that is not known."""
+    try:
+        several, place = (literal_of(each, look, depth) for each in (node.value, node.slice))
+    except Unknown:
+        raise Unknown(ast.unparse(node)) from None
+    if not isinstance(several, list) or type(place) is not int or not -len(several) <= place < len(several):
+        raise Unknown(ast.unparse(node))
+    return several[place]
 
 
 def holds(node: ast.expr, look: Look, depth: int = 0) -> bool:
@@ -156,15 +193,19 @@ def _called(node: ast.Call, look: Look, depth: int) -> Value:
         word = literal_of(node.func.value, look, depth)
         if isinstance(word, str):
             return _OF_WORDS[node.func.attr](word)
-    if name in ("max", "min") and node.args and not node.keywords:
-        numbers = [_number(literal_of(each, look, depth)) for each in node.args]
-        return max(numbers) if name == "max" else min(numbers)
+    if name in ("max", "min", "range", "divmod") and node.args and not node.keywords:
+        given = [literal_of(each, look, depth) for each in node.args]
+        several = given[0] if len(given) == 1 and name in ("max", "min") else None
+        return _of_numbers(name, [_number(each) for each in (several if isinstance(several, list) else given)])
+    if name == "len" and len(node.args) == 1 and isinstance(several := literal_of(node.args[0], look, depth), list):
+        return len(several)
     if name in ("list", "tuple") and len(node.args) == 1:
         several = literal_of(node.args[0], look, depth)
         if isinstance(several, list):
             return several
     if name == "int" and len(node.args) == 1:
-        return int(_number(literal_of(node.args[0], look, depth)))
+        number = literal_of(node.args[0], look, depth)
+        return int(number if isinstance(number, bool) else _number(number))
     if name == "bool" and len(node.args) == 1:
         return holds(node.args[0], look, depth)
     if name == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
@@ -176,6 +217,19 @@ def _called(node: ast.Call, look: Look, depth: int) -> Value:
             is_object = isinstance(bound, Record) and bool(bound.fields) and not bound.plain
             return not is_object and isinstance(literal_of(node.args[0], look, depth), kind)
     raise Unknown(ast.unparse(node))
+
+
+def _of_numbers(name: str, numbers: list[int | float]) -> Value:
+    """What functions of Python make of numbers."""
+    if name in ("max", "min") and numbers:
+        return max(numbers) if name == "max" else min(numbers)
+    try:
+        made = divmod(*numbers) if name == "divmod" else range(*numbers)  # type: ignore[arg-type, misc]
+        if len(made) > MOST_TIMES:
+            raise Unknown("a long list")
+    except (TypeError, ValueError, ArithmeticError):
+        raise Unknown(name) from None
+    return [*made]
 
 
 def _number(value: Value) -> int | float:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+LENGTHENS = ("append", "extend")
+"""Methods that make a list longer."""
+
 
 def path_of(target: ast.expr) -> list[str] | None:
     """The name and the attributes or constant keys behind it; None for anything else."""
@@ -41,6 +44,11 @@ def targets_of(node: ast.stmt) -> Iterator[ast.expr]:
             yield from (part for target in each.targets for part, _ in unpacked(target, each.value))
         elif isinstance(each, ast.AugAssign | ast.AnnAssign):
             yield each.target
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in LENGTHENS:
+            yield each.func.value
+        elif isinstance(each, ast.Call) and ast.unparse(each.func) == "setattr" and len(each.args) == 3:
+            field = each.args[1].value if isinstance(each.args[1], ast.Constant) else ""
+            yield ast.copy_location(ast.Attribute(each.args[0], str(field), ast.Store()), each)
 
 
 def is_class(name: str) -> bool:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from meshwright.launch.readers.limits import MAX_SETTINGS
-from meshwright.launch.readers.python.expressions import Unknown, holds
+from meshwright.launch.readers.python.expressions import Unknown, holds, literal_of
 from meshwright.launch.readers.python.left import left_by, made_by
+from meshwright.launch.readers.python.loops import rounds_of
 from meshwright.launch.readers.python.modules import MAX_CALLS, Function, Modules, outside_of_functions
-from meshwright.launch.readers.python.names import is_class, path_of, plain_value, targets_of, unpacked
+from meshwright.launch.readers.python.names import LENGTHENS, is_class, path_of, plain_value, targets_of, unpacked
 from meshwright.launch.readers.python.objects import Objects
 from meshwright.launch.readers.python.records import Record, copied, put
 from meshwright.launch.readers.python.scopes import Scope, bound_parameters, without_span
@@ -19,8 +20,8 @@ from meshwright.launch.readers.settings import FileSetting, Scalar
 from meshwright.launch.readers.traced import Unreadable
 
 MAX_STATEMENTS = 50_000
+MAX_ROUNDS = 2_000
 _PYTHONS_OWN = ("dict", "replace")
-_LENGTHENS = ("append", "extend")
 _COPIES = ("replace", "deepcopy", "copy")
 
 
@@ -37,7 +38,7 @@ class Walk(Objects):
         self.elsewhere: list[FileSetting] = []
         self.undecided: list[FileSetting] = []
         self.function, self.within = "", list[Function]()
-        self.statements = 0
+        self.statements = self.rounds = 0
 
     def module(self, body: list[ast.stmt]) -> Iterator[FileSetting]:
         """What stands outside of functions."""
@@ -82,8 +83,10 @@ class Walk(Objects):
             return self._if(statement, scope)
         elif isinstance(statement, ast.With | ast.Try):
             return self.block(statement.body, scope)
-        elif isinstance(statement, ast.For | ast.While):
-            self._undecided(statement, ("a loop",), scope)
+        elif isinstance(statement, ast.For):
+            return self._for(statement, scope)
+        elif isinstance(statement, ast.While | ast.Match):
+            self._undecided(statement, ("a loop" if isinstance(statement, ast.While) else "a match",), scope)
         elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
             self.block(statement.body, Scope(outer=scope, own=scope.own, unbound=scope.unbound))
         return False
@@ -94,12 +97,12 @@ class Walk(Objects):
             return
         changed = [each for each in (*node.args, *(pair.value for pair in node.keywords)) if path_of(each)]
         path = path_of(node.func) or [""]
-        if isinstance(node.func, ast.Attribute) and path[-1] in _LENGTHENS and len(node.args) == 1:
-            more = node.args[0] if path[-1] == "extend" else ast.List(node.args, ast.Load())
-            longer = ast.BinOp(node.func.value, ast.Add(), ast.copy_location(more, node))
-            self._assigned([node.func.value], ast.copy_location(longer, node), scope)
+        if assigned := _as_assignment(node, scope):
+            self._assigned([assigned[0]], assigned[1], scope)
             return
         known = self.modules.home(path, scope, self.within) is not None
+        if known and scope is self.outermost:
+            return
         if not known and not is_class(path[-1]) and any(scope.object_at(each) for each in changed):
             self._told(".".join(path), node, scope)
         made = self.bound(node, scope)
@@ -112,6 +115,19 @@ class Walk(Objects):
         except Unknown as unknown:
             self._undecided(node, (str(unknown)[:60],), scope)
             return False
+
+    def _for(self, node: ast.For, scope: Scope) -> bool:
+        """A loop over what the file says; whether it leaves the function."""
+        rounds = rounds_of(node, lambda each: self.bound(each, scope))
+        self.rounds += len(rounds or ())
+        if rounds is None or self.rounds > MAX_ROUNDS:
+            self._undecided(node, ("a loop",), scope)
+            return False
+        for values in rounds:
+            scope.values |= values
+            if self.block(node.body, scope):
+                return True
+        return False
 
     def _undecided(self, node: ast.stmt, names: tuple[str, ...], scope: Scope) -> None:
         """Neither side of a condition is followed; what they would set is open."""
@@ -257,3 +273,18 @@ class Walk(Objects):
             if count > MAX_SETTINGS:
                 raise Unreadable(f"more than {MAX_SETTINGS} settings", 0)
             yield replace(each, function=self.function)
+
+
+def _as_assignment(node: ast.Call, scope: Scope) -> tuple[ast.expr, ast.expr] | None:
+    """The target and the value of a call that sets a field or makes a list longer; None of any other."""
+    if isinstance(node.func, ast.Attribute) and node.func.attr in LENGTHENS and len(node.args) == 1:
+        more = node.args[0] if node.func.attr == "extend" else ast.List(node.args, ast.Load())
+        longer = ast.BinOp(node.func.value, ast.Add(), ast.copy_location(more, node))
+        return node.func.value, ast.copy_location(longer, node)
+    if not isinstance(node.func, ast.Name) or node.func.id != "setattr" or len(node.args) != 3:
+        return None
+    try:
+        field = str(literal_of(node.args[1], scope.look))
+    except Unknown:
+        return None
+    return ast.copy_location(ast.Attribute(node.args[0], field, ast.Store()), node), node.args[2]
