@@ -420,3 +420,15 @@ def test_a_distance_of_minus_one_between_layers_of_experts_is_one(tmp_path: Path
 def test_arguments_of_mindspeed_that_megatron_has_not_are_refused(tmp_path: Path, flags: str) -> None:
     with pytest.raises(InvalidInput, match=f"line 2: {flags.split()[-2 if ' ' in flags else 0]} is of "):
         read(tmp_path, "a.sh", MINDSPEED + flags)
+
+
+def test_a_pipeline_in_deepspeed_s_json_is_told(tmp_path: Path) -> None:
+    """Its stages stand in the script, whatever the section says (DeepSpeed 0.19.8 runtime/pipe/engine.py)."""
+    sizes = '"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}'
+    said = {"job.sequence_length": "4096"}
+    for section, recomputed in (('"stages": 4', "NONE"), ('"activation_checkpoint_interval": 1', "FULL")):
+        text = f'{{{sizes}, "zero_optimization": {{"stage": 1}}, "pipeline": {{{section}}}}}'
+        question = read(tmp_path, "ds.json", text, "llama-3.1-8b", **said)
+        assert (question.plan.pp, question.plan.recompute.name) == (1, recomputed)
+        assert any("num_stages no JSON says" in note for note in question.notes)
+        assert not question.understood.unknown

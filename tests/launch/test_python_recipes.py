@@ -55,6 +55,49 @@ def test_a_function_starts_from_those_that_it_calls(tmp_path: Path) -> None:
     assert (plan.recompute.name, job.precision, job.global_batch) == ("NONE", "fp8-rowwise", 64)
 
 
+@pytest.mark.parametrize(
+    ("said", "elementwise", "cross_entropy"),
+    [
+        ("", "eager", "chunked"),  # in every release nothing is compiled unless a file says so
+        ("enable=False", "eager", "chunked"),
+        ("enable=True", "fused", "chunked_compiled"),
+        ('enable=True, components=["loss"]', "eager", "chunked_compiled"),
+        ('enable=True, components=["model"]', "fused", "chunked"),
+    ],
+)
+def test_what_is_compiled_is_what_the_file_says(
+    tmp_path: Path, said: str, elementwise: str, cross_entropy: str
+) -> None:
+    text = RECIPES.replace(
+        "        model_spec=model_spec,", f"        compile=CompileConfig({said}), model_spec=model_spec,"
+    )
+    question = imported(tmp_path, text if said else RECIPES, function="llama3_8b")
+    kernels = question.inputs.runtime.kernels
+    assert (kernels.elementwise, kernels.cross_entropy) == (elementwise, cross_entropy)
+    assert any("compile.enable, which is not in the file" in note for note in question.notes) == (not said)
+
+
+def test_a_recipe_of_torchtitan_starts_from_one_of_its_source_tree(tmp_path: Path) -> None:
+    """Where that is not there, the degrees are asked for."""
+    models = tmp_path / "torchtitan" / "models" / "llama3"
+    text = """from torchtitan.models.llama3.config_registry import llama3_8b
+
+def mine():
+    config = llama3_8b()
+    config.parallelism.pipeline_parallel_degree = 2
+    config.training.local_batch_size = 4
+    return config
+"""
+    with pytest.raises(
+        InvalidInput, match=r"line 4: parallelism\.tensor_parallel_degree rests on llama3_8b, which is not"
+    ):
+        imported(tmp_path, text)
+    models.mkdir(parents=True)
+    (models / "config_registry.py").write_text(RECIPES)
+    question = imported(tmp_path, text)
+    assert (question.inputs.model.name, question.plan.tp, question.plan.pp) == ("llama-3.1-8b", 2, 2)
+
+
 def test_targets_of_one_assignment_have_each_their_own_value(tmp_path: Path) -> None:
     """Values are those from before it, and what is not listed is open."""
     body = (

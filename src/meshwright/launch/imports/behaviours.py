@@ -44,7 +44,10 @@ def runtime_as_set(runtime: Runtime, table: str, settings: Settings, precision: 
         and not any(_is_set(settings, name) for name in each.absent)
         and all(settings.get(name) is False for name in each.off)
     ]
-    new = [change for change in changes if with_behaviours(runtime, [change]).replace(replaced=()) != runtime]
+    new: list[str] = []
+    for change in changes:
+        before, after = (with_behaviours(runtime, each).replace(replaced=()) for each in (new, [*new, change]))
+        new += [change] if after != before else []
     return with_behaviours(runtime, new) if new else runtime
 
 

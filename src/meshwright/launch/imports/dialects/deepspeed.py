@@ -7,6 +7,9 @@ from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
+_PIPELINE = "pipeline"
+"""The section of DeepSpeed's own pipelines."""
+
 
 def _of_replicas(known: Settings, notes: list[str]) -> Settings:
     """The settings with the sequences of a step, which AutoTP has counted once for each tensor-parallel rank.
@@ -23,6 +26,26 @@ def _of_replicas(known: Settings, notes: list[str]) -> Settings:
     return known | {"train_batch_size": counted // tp}
 
 
+def _of_a_pipeline(known: Settings, notes: list[str]) -> Settings:
+    """The settings with what the section of a pipeline says of recomputation; its stages stand in the script alone.
+
+    Source: DeepSpeed 0.19.8 runtime/pipe/engine.py L217-220 and runtime/pipe/module.py (num_stages); nothing reads the
+    section's stages and partition.
+    """
+    section = {key: value for key, value in known.items() if is_below(key, _PIPELINE)}
+    if not section:
+        return known
+    notes.append(
+        "the section `pipeline` is of a script with a PipelineModule, whose num_stages no JSON says: priced as pp 1, "
+        "--pp says otherwise"
+    )
+    interval = whole_number(section.get(f"{_PIPELINE}.activation_checkpoint_interval", 0))
+    if interval and interval > 1:
+        notes.append(f"a pipeline keeps the input of every {interval} layers; priced: of every layer")
+    said: Settings = {"plan.recompute": "full"} if interval else {}
+    return {key: value for key, value in known.items() if key not in section} | said
+
+
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
     own = ("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
     found = sum(any(is_below(key, name) for key in keys) for name in own)
@@ -33,5 +56,5 @@ DIALECT = Dialect(
     name="deepspeed",
     framework="DeepSpeed",
     holds=_holds,
-    translate=lambda spelled: _of_replicas(spelled.known, spelled.notes),
+    translate=lambda spelled: _of_a_pipeline(_of_replicas(spelled.known, spelled.notes), spelled.notes),
 )

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from meshwright.launch.imports.dialects.dialect import Dialect, has
+from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
+from meshwright.launch.imports.unsaid import unsaid_degrees
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
 
 _NAMED = ("model_spec", "activation_checkpoint", "loss")
 """Settings that a table has by the name of their object."""
+_DEGREES = tuple(f"parallelism.{name}_parallel_degree" for name in ("tensor", "pipeline", "context"))
 _CONVERTERS = {"Float8LinearConverter": "float8", "MXFP8LinearConverter": "mxfp8", "NVFP4LinearConverter": "nvfp4"}
 
 
@@ -29,6 +31,8 @@ def _with_objects(read: LaunchSettings) -> LaunchSettings:
     objects_of = {key for key in made if key in _NAMED}
     kept = [each for each in read.settings if not each.key.endswith(OBJECT) and each.key not in objects_of]
     objects = [_named(read, key, each) for key, each in named.items()]
+    if read.elsewhere and not any(key.endswith("parallelism") for key in made):
+        objects += unsaid_degrees({each.key for each in kept}, read.elsewhere[0], _DEGREES)
     return replace(read, settings=(*kept, *none, *objects, *_converters(kept, made)))
 
 
@@ -76,6 +80,20 @@ def _modern_recipe(settings: Settings, notes: list[str]) -> Settings:
     return modern
 
 
+def with_compilation(settings: Settings, notes: list[str], undecided: bool = False) -> Settings:
+    """The settings with `compile.enable`, which is off where a file leaves it out, in every release.
+
+    undecided: the file has it, and does not say its value.
+
+    Source: pytorch/torchtitan v0.1.0 and v0.2.2 torchtitan/config_manager.py and config/job_config.py L721, 0.3.0
+    torchtitan/config/configs.py L292 and @b5bcd76c66d0 L295.
+    """
+    if "compile.enable" in settings or undecided:
+        return settings
+    notes.append("compile.enable, which is not in the file, is false in torchtitan: nothing is priced as compiled")
+    return settings | {"compile.enable": False}
+
+
 def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -86,10 +104,15 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
     )
 
 
+def _translated(spelled: Spelled) -> Settings:
+    undecided = any(each.key == "compile.enable" and each.open for each in spelled.read.settings)
+    return with_compilation(_modern_recipe(spelled.known, spelled.notes), spelled.notes, undecided)
+
+
 DIALECT = Dialect(
     name="torchtitan",
     framework="torchtitan",
     holds=_holds,
     objects=_with_objects,
-    translate=lambda spelled: _modern_recipe(spelled.known, spelled.notes),
+    translate=_translated,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.launch.imports.dialects.dialect import Dialect, has
+from meshwright.launch.imports.dialects.torchtitan import with_compilation
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -42,9 +43,7 @@ def _modern_toml(settings: Settings, notes: list[str]) -> Settings:
         modern.setdefault("training.local_batch_size", modern.pop("training.batch_size"))
     if "training.compile" in modern:
         modern["compile.enable"] = modern.pop("training.compile")
-    if "compile.enable" not in modern:
-        modern["compile.enable"] = False
-        notes.append("compile.enable, which is not in the file, is false in torchtitan: nothing is priced as compiled")
+    modern = with_compilation(modern, notes)
     batch, parts = (modern.get(name) for name in ("training.local_batch_size", _PARTS))
     if isinstance(batch, int) and isinstance(parts, int) and parts > 0:
         modern["parallelism.pipeline_parallel_microbatch_size"] = max(batch // parts, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,10 @@ from meshwright.launch.readers.settings import FileSetting
 
 FOLLOWED = ("megatron.bridge.recipes", "megatron.bridge.perf_recipes", "nemo.collections.llm.recipes")
 """Packages whose functions make recipes of others; what any other module has is known by its name alone."""
+_REGISTRIES = re.compile(r"torchtitan\.[\w.]+\.config_registry")
 _PASSED_ON = {"nemo.collections.llm": "nemo.collections.llm.recipes"}
 """Packages that have all the names of one that is followed."""
-_ROOTS = (Path("megatron", "bridge"), Path("nemo", "collections", "llm"))
+_ROOTS = (Path("megatron", "bridge"), Path("nemo", "collections", "llm"), Path("torchtitan", "models"))
 MOST_FILES = 60
 MAX_CALLS = 20
 Function = ast.FunctionDef | ast.ClassDef
@@ -104,7 +106,8 @@ def _file_of(path: Path, module: str, level: int) -> Path | None:
     for top in _tops(path.absolute()):
         name = _full_name(path.absolute(), top, module, level)
         name = _PASSED_ON.get(name, name)
-        if not any(name == each or name.startswith(f"{each}.") for each in FOLLOWED):
+        followed = any(name == each or name.startswith(f"{each}.") for each in FOLLOWED)
+        if not followed and not _REGISTRIES.fullmatch(name):
             continue
         base = top.joinpath(*name.split("."))
         for file in (base.with_suffix(".py"), base / "__init__.py"):
