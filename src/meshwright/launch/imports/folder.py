@@ -12,6 +12,7 @@ from meshwright.launch.readers.literals import read_literals
 from meshwright.launch.readers.read import read_launch_file
 from meshwright.launch.readers.script import CONFIGURED, exported_by
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
+from meshwright.launch.readers.shell.expansion import UNKNOWN
 from meshwright.launch.readers.traced import Unreadable
 from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 
@@ -88,23 +89,35 @@ def constants_beside(path: Path, table: LaunchTable) -> dict[str, str]:
 
 
 def with_configuration(read: LaunchSettings) -> LaunchSettings:
-    """The configuration that a script names for `accelerate launch`, where it lies beside the script or where its name
-    says from the root of the repository, with the options of the launcher and of the program, which go before it; any
-    other file as it is.
+    """The configuration that a script names for its program or for `accelerate launch`, where it lies beside the script
+    or where its name says from the root of the repository, with the options of both, which go before it; where both
+    are named, the program's as its options. Any other file as it is, with what is not there.
     """
-    name = (
-        next((str(each.value) for each in read.launcher if each.key == CONFIGURED), "") if read.form == "shell" else ""
-    )
-    beside = named_file(Path(read.path), name) if name else None
-    if beside is None:
+    launcher = next((each for each in read.launcher if each.key == CONFIGURED and read.form == "shell"), None)
+    of_launcher, of_program = (_named_tree(read, each) for each in (launcher, read.configuration))
+    given = read.configuration
+    if given is not None and of_program is None:
+        read = replace(read, absent=read.absent | {given.line: UNKNOWN.sub(r"$\1", str(given.value))})
+    options = [each for each in read.settings if each.key and (given is None or each.value != given.value)]
+    tree = of_launcher or of_program
+    if tree is None:
         return read
-    tree = read_launch_file(beside)
     own = {each.key for each in tree.settings} | {"mixed_precision"}
-    said = [replace(each, key=each.key.lstrip("-"), line=0, span=None) for each in read.launcher]
-    options = [replace(each, line=0, span=None) for each in read.settings if each.key]
-    changed = [each for each in said if each.key in own]
-    settings = (*tree.settings, *changed, *options)
-    return replace(tree, settings=settings, program=read.program, launcher=read.launcher, environment=read.environment)
+    if of_launcher and of_program:
+        options = [*(replace(each, key=f"--{each.key}") for each in of_program.settings), *options]
+    elif of_program and not any(key.startswith("--") for key in own):
+        options = [replace(each, key=each.key.lstrip("-")) for each in options]
+    said = [replace(each, key=each.key.lstrip("-")) for each in read.launcher if each.key.lstrip("-") in own]
+    placed = [replace(each, line=0, span=None) for each in (*said, *options)]
+    started = {"program": read.program, "launcher": read.launcher, "absent": read.absent}
+    environment = tree.environment | read.environment
+    return replace(tree, settings=(*tree.settings, *placed), environment=environment, **started)  # type: ignore[arg-type]
+
+
+def _named_tree(read: LaunchSettings, name: FileSetting | None) -> LaunchSettings | None:
+    """The file that a script names; None where it names none, or that is not there."""
+    file = named_file(Path(read.path), str(name.value)) if name is not None else None
+    return read_launch_file(file) if file else None
 
 
 def _script_of_launch(path: Path, table: LaunchTable) -> dict[str, FileSetting]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.readers.configured import configuration_in
 from meshwright.launch.readers.limits import line_of, text_of
 from meshwright.launch.readers.nothing_started import OTHER_FILE, why_nothing_starts
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
@@ -43,7 +44,7 @@ def read_script(path: str, text: str, given: dict[str, str], source: Traced | No
             + why_nothing_starts(followed, text)
         )
     at = _program(started)
-    launcher = _flags(started[:at], text)
+    launcher, configuration = _flags(started[:at], text), configuration_in(started, at)
     for words in followed.commands:
         if words and words[0].text.rpartition("/")[2] in ("srun", "sbatch") and words is not started:
             scheduler += _flags(words[1:], text)
@@ -57,6 +58,7 @@ def read_script(path: str, text: str, given: dict[str, str], source: Traced | No
         settings=tuple(_flags(started[at + 1 :], text)),
         program=started[at].text if at < len(started) else "",
         launcher=(*scheduler, *launcher),
+        configuration=None if configuration is None else _setting(started[at], [configuration], text),
         environment={name: value.text for name, value in followed.environments[id(started)].items()},
         withheld=tuple(name for name in followed.exported if name not in followed.environments[id(started)]),
         undecided=dict(lines),
@@ -133,7 +135,8 @@ def _options_of_program(words: list[Traced]) -> int:
         return 0
     at = _program(words)
     options = [word for word in words[at + 1 :] if _OPTION.match(word.text)]
-    return len(options) + sum(word.text.partition("=")[0] == CONFIGURED for word in words[:at])
+    configured = configuration_in(words, at) is not None
+    return len(options) + configured + sum(word.text.partition("=")[0] == CONFIGURED for word in words[:at])
 
 
 def _flags(words: list[Traced], text: str) -> list[FileSetting]:

@@ -74,7 +74,8 @@ def dialect_of(settings: LaunchSettings, framework: str | None = None) -> Dialec
         why = f"may be of {listed}; say which: --framework {any_of(each.name for each in fitting)}"
     else:
         why = f"is of no framework that is recognised ({_seen(settings)}); known: {', '.join(names)}"
-    raise InvalidInput(f"the launch file {settings.path!r} {why}")
+    absent = "".join(f"; it names {name} (line {line}), which is not there" for line, name in settings.absent.items())
+    raise InvalidInput(f"the launch file {settings.path!r} {why}{absent}")
 
 
 def _seen(settings: LaunchSettings) -> str:
