@@ -196,7 +196,9 @@ def test_llama_factory_without_deepspeed_says_how_fsdp_is_named(tmp_path: Path) 
         ("fsdp: true", "--fsdp is of NeMo's FSDP"),
         ("mcore_customization_config: {parallel_attention: true}", "is of layers that branch in parallel"),
         ("logits_soft_cap: 30.0", "is of models of recurrent layers"),
-        ("bert_binary_head: true", "--bert-binary-head is of encoders"),
+        ("bert_binary_head: true", r"line 16: model\.bert_binary_head is of an encoder, which is not modelled"),
+        ("bert_binary_head: false", r"line 16: model\.bert_binary_head is of an encoder, which is not modelled"),
+        ("encoder: {num_layers: 12}", r"model\.encoder\.num_layers is of an encoder"),
         ("transformer_block_type: post_ln", "is of layers whose norms stand elsewhere"),
     ],
 )

@@ -261,3 +261,9 @@ def test_missing_key_value_heads_of_a_new_falcon_are_told() -> None:
 
 def test_families_without_grouped_queries_say_nothing_of_them() -> None:
     assert "num_key_value_heads" not in str(read("gpt_neox").assumptions)
+
+
+def test_another_head_than_that_of_a_language_model_is_told() -> None:
+    told = read("llama", architectures=["LlamaForSequenceClassification"]).assumptions
+    assert "planned with the head of a language model; the file's LlamaForSequenceClassification has another" in told
+    assert read("llama", architectures=["LlamaForCausalLM"]).assumptions == read("llama").assumptions

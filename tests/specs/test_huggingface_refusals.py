@@ -155,6 +155,9 @@ def test_a_flat_multimodal_file_is_not_read(text_only: bool) -> None:
         ("minimax_m2", MIXTURE, {"shared_intermediate_size": 8}, "shared experts (shared_intermediate_size)"),
         ("minimax_m2", MIXTURE, {"qk_norm_type": "per_head"}, "'per_head' (use_qk_norm, qk_norm_type)"),
         ("llama", SIZES, {"is_encoder_decoder": True}, "an encoder (is_encoder_decoder)"),
+        ("qwen3", SIZES, {"architectures": ["Qwen3ForMaskedLM"]}, "an encoder, Qwen3ForMaskedLM (architectures)"),
+        ("llama", SIZES, {"architectures": ["LlamaBidirectionalModel"]}, "an encoder, LlamaBidirectionalModel"),
+        ("bert", SIZES, {"architectures": ["BertForMaskedLM"]}, "bert is not modelled: an encoder, BertForMaskedLM"),
         (
             "qwen2",
             SIZES,

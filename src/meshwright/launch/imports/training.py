@@ -18,8 +18,20 @@ _TASKS = re.compile(r"(?:^|/)(tasks/(?:\w+/)*main\.py)$")
 """Programs of Megatron-LM that evaluate a model, or tune it for a task."""
 
 
+_OF_ENCODERS = re.compile(r"(^|\.)(bert_binary_head|encoder\.num_layers)$")
+"""Keys of NeMo 1 that its BERT and T5 have, whatever they say (NVIDIA/NeMo-Framework-Launcher@467d0a83359e
+launcher_scripts/conf/training/bert/110m.yaml)."""
+
+
 def require_training(read: LaunchSettings) -> None:
-    """Raises `InvalidInput` where a script, or flags in YAML, name a program that trains other models, or none."""
+    """Raises `InvalidInput` where a script, or flags in YAML, name a program that trains other models, or none, and
+    where settings are of an encoder.
+    """
+    if encoder := next((each for each in read.settings if _OF_ENCODERS.search(each.key)), None):
+        raise InvalidInput(
+            f"{read.path!r}, line {encoder.line}: {encoder.key} is of an encoder, which is not modelled: decoders "
+            "alone are"
+        )
     program = read.program if read.form in ("shell", "yaml") else ""
     if match := _NO_TRAINING.search(program):
         raise InvalidInput(f"{read.path!r} starts {match[0]}, which trains nothing")

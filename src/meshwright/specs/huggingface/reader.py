@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,10 +13,13 @@ from meshwright.errors import LONGEST, Fault, InvalidSpec, NotModelled
 from meshwright.specs.base import faults_of
 from meshwright.specs.huggingface.decoder import Decoder
 from meshwright.specs.huggingface.families import FAMILIES, TEXT_OF_WRAPPER, family
-from meshwright.specs.huggingface.refusals import refuse_flat, refuse_unread, refuse_wrapper
+from meshwright.specs.huggingface.refusals import architectures_of, refuse_flat, refuse_unread, refuse_wrapper
 from meshwright.specs.huggingface.values import config_values
 from meshwright.specs.model import LayerKind, Model
 
+_OTHER_HEADS = re.compile(
+    r"For(SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice|Reward\w*)$"
+)
 ALIKE = 0.9
 """Share of common letters (difflib) from which a key is taken for a misspelled one."""
 
@@ -65,7 +69,7 @@ def _text_model(config: Mapping[str, Any], model_type: str, name: str, subject: 
     if decoder.not_modelled():
         raise NotModelled(f"{subject}: of {model_type}, this is not modelled: {'; '.join(decoder.not_modelled())}")
     try:
-        notes = (*decoder.assumptions(), *_quantized(config))
+        notes = (*decoder.assumptions(), *_quantized(config), *_other_head(config))
         return _model(decoder, name, model_type).replace(assumptions=notes, config_values=config_values(config))
     except InvalidSpec as error:
         raise InvalidSpec(f"{subject} ({decoder.config_class})", error.faults) from None
@@ -137,6 +141,11 @@ def _quantized(config: Mapping[str, Any]) -> list[str]:
         return []
     method = quantization.get("quant_method", "quantized") if isinstance(quantization, Mapping) else "quantized"
     return [f"the file's weights are {method} (quantization_config); they are planned in the job's precision"]
+
+
+def _other_head(config: Mapping[str, Any]) -> list[str]:
+    others = [name for name in architectures_of(config) if _OTHER_HEADS.search(name)]
+    return [f"planned with the head of a language model; the file's {others[0]} has another"] if others else []
 
 
 def _misspelled(family: type[Decoder], config: Mapping[str, Any]) -> Iterator[Fault]:

@@ -54,6 +54,9 @@ _BY_TYPE = {
 }
 """What a `model_type` brings with it and no key shows (transformers 5.23)."""
 
+_ENCODERS = re.compile(r"\w*(ForMaskedLM|Bidirectional\w*|EncoderModel)")
+"""Classes in `architectures` whose tokens attend to those after them too, whatever the family."""
+
 _BY_NAME = {
     r"llama-?4": ("Llama 4", _BY_TYPE["llama4_text"]),
     r"llama-?3[.-]3-nemotron": ("Llama 3.3 Nemotron", _FEATURES["block_configs"]),
@@ -120,12 +123,21 @@ def refuse_wrapper(subject: str, model_type: str, inner_type: str, inner: Mappin
     raise NotModelled(f"{wrapper}; nor is its language model ({inner_type}): {why}")
 
 
+def architectures_of(config: Mapping[str, Any]) -> list[str]:
+    """The classes of transformers that a config names."""
+    named = config.get("architectures")
+    return [str(name) for name in named] if isinstance(named, list) else []
+
+
 def features_of(model_type: str, config: Mapping[str, Any]) -> list[str]:
     """What a config shows that is not modelled, each with the keys that show it."""
     shown: dict[str, list[str]] = {}
     for key, feature in _FEATURES.items():
         if config.get(key):
             shown.setdefault(feature, []).append(key)
+    encoders = [name for name in architectures_of(config) if _ENCODERS.fullmatch(name)]
+    if encoders:
+        shown[f"an encoder, {encoders[0]}"] = ["architectures"]
     types = config.get("layer_types")
     if isinstance(types, list):
         kinds = {str(kind) for kind in types} - {"full_attention", "sliding_attention"}
