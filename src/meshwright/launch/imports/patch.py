@@ -99,7 +99,8 @@ def _spelled(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Settings:
     elif padding and _pads_alike(given[padding.key].value, plan, inputs):
         spelled[padding.key] = int(str(given[padding.key].value))
     spelled |= _by_layers_of_a_chunk(table, spelled, given, plan, inputs)
-    return {key: value for key, value in spelled.items() if key in table.keys and not key.startswith("model")}
+    of_the_model = {row.key for field, row in table.rows.items() if field.startswith("model.")}
+    return {key: value for key, value in spelled.items() if key in table.keys - of_the_model}
 
 
 def _pads_alike(multiple: object, plan: Plan, inputs: Inputs) -> bool:

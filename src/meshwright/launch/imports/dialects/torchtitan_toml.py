@@ -33,9 +33,9 @@ def _modern_toml(settings: Settings, notes: list[str]) -> Settings:
     quantised = [str(each) for each in converters] if isinstance(converters, list) else []
     recipe = str(modern.get("float8.recipe_name", modern.get("quantize.linear.float8.recipe_name", "tensorwise")))
     if any("float8" in each for each in quantised) or modern.pop("float8.enable_float8_linear", False) is True:
-        modern["model_spec.converters"] = f"float8 {recipe}"
+        modern["model.converters"] = f"float8 {recipe}"
     elif any("mx" in each for each in quantised):
-        modern["model_spec.converters"] = "mxfp8"
+        modern["model.converters"] = "mxfp8"
     mode = modern.get("activation_checkpoint.mode", "selective")
     if mode == "selective" and str(modern.pop("activation_checkpoint.selective_ac_option", "op")) != "op":
         notes.append("selective recomputation of every n-th layer is priced as that of operators")
