@@ -71,3 +71,12 @@ def test_the_error_says_what_of_the_job_was_assumed_and_writes_counts_as_screens
     assert "none of the 1,234 legal plans" in shortfall_words(result)
     assert shortfall_words(result).endswith("Assumed: sequence length 8192 (set it with --seq-len).")
     assert "Assumed" not in shortfall_words(replace(result, inputs=given))
+
+
+def test_the_error_says_that_no_such_node_is_known() -> None:
+    """As the answer does where a plan fits."""
+    asked = question(llama_70b(), "1x10:a100-40gb", global_batch=10, sequence_length=32768)
+    words = shortfall_words(find(asked))
+    assert "No node of 10 a100-sxm-40gb is in the catalogue; the largest has 8. Nearest: 2x8:a100-sxm-40gb." in words
+    beside = question(llama_70b(), "1x8:a100-40gb", global_batch=8, sequence_length=32768)
+    assert "in the catalogue" not in shortfall_words(find(beside))

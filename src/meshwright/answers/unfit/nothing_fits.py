@@ -17,6 +17,7 @@ from meshwright.layout.plan import FULLY_SHARDED
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.many_searches.remedies import Kind, Remedy
 from meshwright.search.published.runs import unpublished
+from meshwright.specs.hosts import unknown_host
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
@@ -92,12 +93,14 @@ def nothing_fits_or_stopped(
 
 
 def shortfall_words(result: SearchResult) -> str:
-    """What the leanest plan of a search lacks, where none fits."""
+    """What the leanest plan of a search lacks, where none fits, and that no such node is known."""
     inputs, leanest, fit = result.inputs, result.leanest, result.leanest.fit
+    unknown = unknown_host(inputs.cluster)
     return (
         f"none of the {result.legal:,} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the one that "
         f"needs least memory, {leanest.plan}, needs {format_gib(fit.needed_bytes)}, and "
         f"{inputs.cluster.accelerator.id} has {format_gib(fit.visible_bytes)}.{assumed_words(inputs)}"
+        f"{' ' if unknown else ''}{unknown}"
     )
 
 
