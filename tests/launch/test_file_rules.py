@@ -441,6 +441,22 @@ def test_an_option_that_a_copy_of_the_script_has_is_taken_as_one(tmp_path: Path)
     assert not broken(told(tmp_path, "run.sh", text, **{"--own-flag": "true"})[0])
 
 
+def test_many_unknown_options_are_told_once_and_shortly(tmp_path: Path) -> None:
+    """Those first that are nearly others; rules that hold are one line, with their sources in JSON."""
+    path = tmp_path / "run.sh"
+    others = " ".join(f"--own-{each}" for each in "abcdefghijkl")
+    path.write_text(replaced("--sequence-parallel", f"{others} --sequence-paralel"))
+    words = " ".join(asked("check", "--from", str(path), "--cluster", "8x8:h100").out.split())
+    assert "line 9: --sequence-paralel (nearest: --sequence-parallel); --own-" in words
+    assert "; and 5 more: no option of pretrain_gpt.py" in words
+    assert "unknown settings, ignored" not in words
+    assert "rules about the file's own settings; --json has each with its source" in words
+    assert "param_gather_sharded" not in words
+    rules = json.loads(asked("check", "--from", str(path), "--cluster", "8x8:h100", "--json").out)["rules"]
+    assert "param_gather_sharded" in {each["name"] for each in rules}
+    assert {each["source"].count("file is named") for each in rules} == {0}
+
+
 def test_the_connections_matter_before_blackwell_alone(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_text(replaced("CONNECTIONS=1", "CONNECTIONS=8"))

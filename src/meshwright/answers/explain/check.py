@@ -13,6 +13,7 @@ from meshwright.answers.launch.unlaunched import LaunchRefusal, unlaunched, unla
 from meshwright.answers.plans.unaligned import UnalignedSize, unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.records import document_of, json_of
 from meshwright.answers.screen import fit_words, headline
+from meshwright.answers.words import plural
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.launch.imports.demands import FileRule
@@ -134,7 +135,8 @@ def check_document(
 def check_screen(
     check: PlanCheck, inputs: Inputs, variation: Variation | None = None, progress: Progress | None = None
 ) -> tuple[Block, ...]:
-    """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it.
+    """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it;
+    rules about the file that it keeps in one line.
 
     variation: of a saved plan, which this one is; progress: of the search for the nearest plan that works.
     """
@@ -155,10 +157,16 @@ def check_screen(
 
 
 def _rules(rules: Sequence[RuleCheck]) -> Table:
-    rows = []
+    rows = list[tuple[Toned, str, str]]()
+    kept_by_file = sum(rule.kept and rule.about == "file" for rule in rules)
     for rule in rules:
+        if rule.kept and rule.about == "file":
+            continue
         mark = Toned("ok", "good") if rule.kept else Toned("**broken**", "bad")
         when = f"{rule.enforced}: " if rule.enforced in WHEN else ""
         rows.append((mark, rule.name, when + (rule.reason or rule.source)))
+    if kept_by_file:
+        words = f"{plural(kept_by_file, 'rule')} about the file's own settings; --json has each with its source"
+        rows.append((Toned("ok", "good"), "the file", words))
     marks = [meaning for when, meaning in WHEN.items() if any(rule.enforced == when for rule in rules)]
     return Table(("", "rule", "where it is enforced, or what is wrong"), tuple(rows), "lwl", note="\n".join(marks))

@@ -57,11 +57,11 @@ def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
     places = {key: f"line {line}: " for key, line in lines.items() if line}
     unpriced = [f"{places.get(key, '')}{key} changes {table.unpriced[key]}" for key in understood.unpriced]
     items = [*unpriced, *question.notes]
-    if understood.unknown:
-        items.append(f"unknown settings, ignored: {_listed(sorted(understood.unknown))}")
+    if unknown := {*understood.unknown} - {key for rule in question.rules for key in rule.keys}:
+        items.append(f"unknown settings, ignored: {_listed(sorted(unknown))}")
     if read.absent:
         listed = ", ".join(f"{name} (line {line})" for line, name in read.absent.items())
-        items.append(f"scripts not found next to it, so their settings were not read: {listed}")
+        items.append(f"files not found next to it, so their settings were not read: {listed}")
     if read.undecided:
         where = named_lines(read.undecided, len(read.undecided))
         items.append(f"the conditions on {where} depend on the machine; neither branch was read")

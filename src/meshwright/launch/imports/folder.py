@@ -109,9 +109,8 @@ def with_configuration(read: LaunchSettings) -> LaunchSettings:
         options = [replace(each, key=each.key.lstrip("-")) for each in options]
     said = [replace(each, key=each.key.lstrip("-")) for each in read.launcher if each.key.lstrip("-") in own]
     placed = [replace(each, line=0, span=None) for each in (*said, *options)]
-    started = {"program": read.program, "launcher": read.launcher, "absent": read.absent}
-    environment = tree.environment | read.environment
-    return replace(tree, settings=(*tree.settings, *placed), environment=environment, **started)  # type: ignore[arg-type]
+    started = replace(tree, program=read.program, launcher=read.launcher, absent=read.absent)
+    return replace(started, settings=(*tree.settings, *placed), environment=tree.environment | read.environment)
 
 
 def _named_tree(read: LaunchSettings, name: FileSetting | None) -> LaunchSettings | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
 from collections.abc import Collection, Iterator
@@ -15,6 +16,8 @@ from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.specs.base import Spec
 
 FILES = resources.files("meshwright.launch.imports") / "options"
+SHOWN = 8
+"""Options that a reason lists, those first that are nearly others."""
 _OPTION = re.compile(r"--[A-Za-z][\w-]*")
 
 
@@ -61,7 +64,10 @@ def option_rules(name: str, read: LaunchSettings, said: Said, allowed: Collectio
     if _of_a_fork(unknown, options):
         return
     where = f"{options.source}, of {options.release} and earlier ones"
-    words = "; ".join(f"{key}{_meant(key, options.known)}" for key in unknown)
+    near = {key: near_word(key, options.known) for key in unknown}
+    likely = sorted(unknown, key=lambda key: _likeness(key, near[key]), reverse=True)[:SHOWN]
+    more = f"; and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
+    words = "; ".join(f"{key} (nearest: {near[key]})" if near[key] else key for key in likely) + more
     theirs = f"--set {unknown[0]}=... where your copy of it has one" if unknown else ""
     reason = f"{words}: no option of {options.script} in any release; its parser refuses it ({theirs})"
     yield FileRule(
@@ -82,9 +88,9 @@ def _of_a_fork(unknown: list[str], options: Options) -> bool:
     return not {key for keys in options.forks.values() for key in keys}.isdisjoint(unknown)
 
 
-def _meant(key: str, known: Collection[str]) -> str:
-    near = near_word(key, known)
-    return f" (nearest: {near})" if near else ""
+def _likeness(key: str, near: str) -> float:
+    """Share of letters that two options have in common."""
+    return difflib.SequenceMatcher(None, key, near).ratio()
 
 
 def _wrong_value(key: str, said: Said, options: Options) -> str:
