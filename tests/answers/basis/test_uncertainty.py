@@ -55,16 +55,17 @@ def test_a_runtime_or_an_accelerator_without_a_source_makes_it_wider_and_is_name
 
 
 KNOWN = residuals("step_time")
-SEEN = sorted({cell.runtime for cell in KNOWN.cells})
 
 
-def test_a_runtime_without_a_source_says_so_and_is_wider_than_most_others() -> None:
+def test_a_runtime_without_a_source_says_so_and_is_wider_than_the_others_of_its_family() -> None:
     known = question(llama_8b(), "1x8:h100")
     inputs = known.replace(runtime=known.runtime.replace(framework="new"))
     assert "none of them with new" in step_time_line(_estimate(inputs), inputs)
     asked = like(inputs)
-    own, *others = (of_a_new_source(asked._replace(runtime=each), KNOWN).spread for each in ("new", *SEEN))
-    assert own > np.median(others)
+    family = {cell.runtime for cell in KNOWN.cells if cell.family == asked.family}
+    own, *others = (of_a_new_source(asked._replace(runtime=each), KNOWN).spread for each in ("new", *family))
+    assert len(others) > 3
+    assert own > max(others)
 
 
 def test_a_runtime_whose_runs_are_all_dense_is_unseen_for_experts() -> None:
