@@ -167,3 +167,8 @@ def test_a_cluster_file_names_another_library_of_collectives() -> None:
     assert read_cluster("2xaws-p5").library == other.library
     with pytest.raises(InvalidSpec, match="library: unknown library 'nccl-ef'; nearest: nccl-efa"):
         read_cluster({"accelerator": "h100", "library": "nccl-ef"})
+
+
+def test_fused_dispatchers_do_not_run_between_nodes_over_efa() -> None:
+    clusters = [read_cluster(each) for each in ("2x8:h100", "1xaws-p5", "2xaws-p5", "2x8:a100")]
+    assert [each.runs_fused_dispatch for each in clusters] == [True, True, False, False]

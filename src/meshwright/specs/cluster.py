@@ -155,6 +155,11 @@ class Cluster(Spec):
         """How collectives use the links."""
         return self.accelerator.kernels.library
 
+    @property
+    def runs_fused_dispatch(self) -> bool:
+        """Whether DeepEP and HybridEP run on all of it: on its accelerators, and between its nodes."""
+        return self.accelerator.runs_fused_dispatch and (self.num_nodes == 1 or self.library.fused_dispatch)
+
     @cached_property
     def num_gpus(self) -> int:
         """Ranks in the cluster."""

@@ -169,6 +169,8 @@ class CollectiveLibrary(Spec):
     message_network_efficiency: Fraction
     """Share of the network that a message between two domains reaches."""
     all_to_all: AllToAllConstants
+    fused_dispatch: bool = True
+    """Whether DeepEP and HybridEP, as released, run between nodes."""
     assumed: Assumed = ()
     """What in here is an assumption rather than a fit, for the user's eyes."""
     sources: dict[str, str]

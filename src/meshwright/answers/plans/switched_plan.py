@@ -102,7 +102,7 @@ def _options(inputs: Inputs) -> tuple[str, ...]:
 
 def _dispatchers(inputs: Inputs) -> Iterator[str]:
     """The fused one, where it runs and the launch can choose it."""
-    if not inputs.cluster.accelerator.runs_fused_dispatch:
+    if not inputs.cluster.runs_fused_dispatch:
         return
     fused = inputs.runtime.communication.dispatcher == FUSED
     if not fused and can_say(inputs.runtime.launch, f"runtime.{DISPATCHER}", FUSED):

@@ -84,7 +84,7 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
         if name != runtime.kernels.cross_entropy:
             yield _of_runtime(inputs, "cross_entropy", runtime.kernels.cross_entropy, name, cross_entropy=name)
     for name in get_args(Communication.model_fields["dispatcher"].annotation) if inputs.model.is_moe else ():
-        runs = name != "fused" or inputs.cluster.accelerator.runs_fused_dispatch
+        runs = name != "fused" or inputs.cluster.runs_fused_dispatch
         if name != runtime.communication.dispatcher and runs:
             yield _of_runtime(inputs, "dispatcher", runtime.communication.dispatcher, name, dispatcher=name)
     for name in runtime.switches.get("attention", {}):
