@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.answers.launch.files import launch_files
+from meshwright.errors import InvalidSpec
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import LIGER, position_of, with_behaviours
@@ -88,3 +89,18 @@ def test_training_scripts_apply_them(framework: str, position: str) -> None:
     script = launch_files(Plan(dp=8, zero=3, num_microbatches=8), inputs, framework).files["train.py"]
     assert f"\nLIGER = {position == 'on'}\n" in script
     assert "_apply_liger_kernel_to_instance(model=made)" in script
+
+
+def test_axolotl_reads_them_by_its_plugin_alone(tmp_path: Path) -> None:
+    text = AXOLOTL.replace("plugins:\n  - axolotl.integrations.liger.LigerPlugin\n", "")
+    question = imported(tmp_path, "axolotl.yaml", text)
+    assert position_of(question.inputs.runtime, LIGER) == "off"
+    assert any("without axolotl.integrations.liger.LigerPlugin" in note for note in question.notes)
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "deepspeed", "pytorch-fsdp1", "pytorch-ddp"])
+@pytest.mark.parametrize("model", ["falcon-7b", "pythia-6.9b", "minimax-m2"])
+def test_models_that_liger_has_no_kernels_for_are_refused_with_them(framework: str, model: str) -> None:
+    inputs = read_inputs(model, "8x8:h100", Job(sequence_length=2048, global_batch=64), framework)
+    with pytest.raises(InvalidSpec, match=r"liger: has no kernels .* use --with liger=off"):
+        inputs.replace(runtime=with_behaviours(inputs.runtime, ["liger=on"]))

@@ -18,16 +18,13 @@ from meshwright.specs.expert_faults import expert_faults
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.job import Job
 from meshwright.specs.model import Attention, LayerKind, Model
+from meshwright.specs.model_faults import model_faults
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
 from meshwright.specs.precision_faults import precision_faults
 from meshwright.specs.routing import expert_spread
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.runtime.device import AttentionKernel
-from meshwright.specs.weights import Weight, layer_weights, parameter_count
-from meshwright.units import format_count
-
-MAX_PARAMETERS = 10**15
-"""More than any model has; a larger count is taken for a slip."""
+from meshwright.specs.weights import Weight, layer_weights
 
 
 class Inputs(Spec):
@@ -272,9 +269,12 @@ class Inputs(Spec):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        faults = [*precision_faults(self.cluster.accelerator, self.job, self.runtime), *self._positions()]
-        faults += expert_faults(self.model, self.job, self.runtime)
-        faults += [*self._size(), *self._host(), *adapter_faults(self.model, self.job, self.runtime)]
+        faults = [*precision_faults(self.cluster.accelerator, self.job, self.runtime)]
+        faults += [
+            *model_faults(self.model, self.job, self.runtime),
+            *expert_faults(self.model, self.job, self.runtime),
+        ]
+        faults += [*self._host(), *adapter_faults(self.model, self.job, self.runtime)]
         faults += [Fault(f"constraints.{name}", what) for name, what in lacking(self.constraints, self.runtime).items()]
         if faults:
             raise InvalidSpec(self.called, faults)
@@ -285,15 +285,3 @@ class Inputs(Spec):
         if self.runtime.storage.offloads_states and self.stores_quantised and not self.recipe.scales_from_earlier_steps:
             what = f"must be nothing where weights are stored in 8 bits alone, as {self.runtime.id} does in"
             yield Fault("runtime.storage.offloaded", f"{what} {self.job.precision}; nearest: fp8-delayed")
-
-    def _positions(self) -> Iterator[Fault]:
-        positions, length = self.model.learned_positions, self.job.sequence_length
-        if 0 < positions < length:
-            what = f"{length} exceeds the {positions} learned positions of {self.model.name}; use {positions} or less"
-            yield Fault("job.sequence_length", what)
-
-    def _size(self) -> Iterator[Fault]:
-        count = parameter_count(self.model)
-        if count > MAX_PARAMETERS:
-            most = format_count(MAX_PARAMETERS)
-            yield Fault("model", f"has {format_count(count)} parameters; at most {most} are planned for")

@@ -170,6 +170,8 @@ class ElementwiseKernels(Spec):
     """Backward, per element of the output of a fused product whose gradient is put together from its parts."""
     summed_gradient: ElementBytes
     """Backward, per hidden element, for every product beyond the first that reads the same input."""
+    model_types: tuple[str, ...] = ()
+    """Of the models that have these kernels, as `model_type` in a config.json; none: every model."""
 
     def activation(self, block: Mlp | Experts) -> PassBytes:
         """Of the block's activation, per element of its FFN."""

@@ -35,6 +35,18 @@ def _adapted(known: Settings, notes: list[str]) -> Settings:
     return settings
 
 
+def _with_plugins(known: Settings, notes: list[str]) -> Settings:
+    """The settings without those of Liger where no plugin reads them.
+
+    Source: axolotl-ai-cloud/axolotl@067b021c8b87 src/axolotl/integrations/liger/args.py and plugin.py.
+    """
+    of_liger = [key for key in known if key.startswith("liger_")]
+    if not of_liger or "LigerPlugin" in str(known.get("plugins")):
+        return known
+    notes.append(f"{', '.join(of_liger)}: nothing reads them without axolotl.integrations.liger.LigerPlugin in plugins")
+    return {key: value for key, value in known.items() if key not in of_liger}
+
+
 def _axolotl(known: Settings, notes: list[str]) -> Settings:
     """The settings with FSDP 1 as FSDP 2; raises `InvalidInput` where the stage of ZeRO stands in a file that is not
     there.
@@ -47,7 +59,7 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
     batch, micro_batch = known.get("batch_size"), known.get("micro_batch_size")
     if isinstance(batch, int) and isinstance(micro_batch, int) and micro_batch > 0:
         known = {"gradient_accumulation_steps": batch // micro_batch} | known
-    known = _adapted(known, notes)
+    known = _with_plugins(_adapted(known, notes), notes)
     known = {key.replace("fsdp_config.fsdp_", "fsdp_config."): value for key, value in known.items()}
     if known.get("fsdp_config.offload_params") is False:
         del known["fsdp_config.offload_params"]
