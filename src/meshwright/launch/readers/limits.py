@@ -26,19 +26,20 @@ def text_of(path: Path) -> str:
 
 
 def named_file(path: Path, name: str) -> Path | None:
-    """The file that a launch file names: of that name in the same folder, or where its path leads from the root of the
-    repository that the launch file lies in, as programs are started there; no link, and nothing else. None: there is
-    none. Raises `OSError` for what is no name.
+    """The file that a launch file names: of that name in the same folder, or where its path leads from that folder, or
+    from the root of the repository that the launch file lies in, as programs are started there; no link, and nothing
+    else. None: there is none. Raises `OSError` for what is no name.
     """
     inside = Path(name.removeprefix("./"))
     beside = path.parent / inside.name
     if inside.name and beside.is_file() and not beside.is_symlink():
         return beside
-    root = next((each for each in path.resolve().parents if (each / ".git").exists()), None)
-    if root is None or inside.is_absolute():
+    if inside.is_absolute():
         return None
-    below = root / inside
-    return below if below.is_file() and below.resolve() == below else None
+    folders = path.resolve().parents
+    starts = (*folders[:1], *(each for each in folders if (each / ".git").exists()))[:2]
+    places = (start / inside for start in starts)
+    return next((each for each in places if each.is_file() and each.resolve() == each), None)
 
 
 def line_of(text: str, offset: int) -> int:
