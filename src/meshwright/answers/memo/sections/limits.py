@@ -89,14 +89,14 @@ def _questions(memo: Memo) -> Table:
 
 
 def _as_asked(memo: Memo) -> str:
-    """That the recommended plan is the best, and the speed of the predicted fastest where that is another one: another
-    question may have more tokens/s than the recommended plan.
+    """That the plan is the best, or is recommended, and the speed of the predicted fastest where that is another one:
+    another question may have more tokens/s than the recommended plan.
     """
     fastest, best = memo.search.fastest, memo.best
     if fastest is None or fastest.step_time_s >= best.step_time_s:
         return "is the best"
     speed = format_count(fastest.tokens_per_s_per_gpu * memo.inputs.cluster.num_gpus)
-    return f"is the best; the predicted fastest has {speed}"
+    return f"is recommended; the predicted fastest has {speed}"
 
 
 def _answer(change: str, best: Estimate | None, same: Estimate | None, inputs: Inputs) -> tuple[str, ...]:
@@ -174,7 +174,8 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
             f"{percent(largest.share_after)}, and {percent(largest.share_before)} on {bottleneck.reference.gpus}."
         )
     if local is not chosen and local.share_after > chosen.share_after:
-        text += f" A larger one, {local.name} ({percent(local.share_after)}), a single accelerator has too."
+        share = percent(local.share_after)
+        text += f" More goes to {local.name} ({share}), which a single accelerator has too."
     where = BY_LAYER if any(each.by_layer and chosen.part == "exposed_dp_s" for each in memo.exchanges) else chosen.part
     text += f" To confirm it, profile one step and add up {WHERE[where]}. The prediction is {seconds}."
     return f"Most likely bottleneck: {chosen.name}", text
