@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.arrays import Amount, FloatColumn, IntColumn
 from meshwright.specs.residuals import EFFECTS, Cell, Likeness, Quantity, Residuals, order_error, residuals
 from meshwright.specs.student import student
 
@@ -70,7 +70,7 @@ def predictive(quantity: Quantity, like: Likeness, measured_runs: int = 0, waiti
     """From the published runs, for a question; measured_runs: a count of the user's own, which put its bias right;
     waiting: as of `widening`.
     """
-    return _of_computing(quantity, like, measured_runs).widened(widening(waiting, residuals(quantity)))
+    return _of_computing(quantity, like, measured_runs).widened(widening(waiting, residuals(quantity).waiting))
 
 
 @cache
@@ -79,19 +79,20 @@ def _of_computing(quantity: Quantity, like: Likeness, measured_runs: int) -> Pre
     return of_a_measured_source(like, known, measured_runs) if measured_runs else of_a_new_source(like, known)
 
 
-def widening(waiting: float, known: Residuals) -> float:
+def widening(waiting: Amount, scale: Amount) -> Amount:
     """How many times the errors of a step are those of one that only computes: sqrt(1 + (w / w0)^2).
 
     What exchanges, the host and a pipeline make a step wait for is less well known than kernels are, and sites differ
-    in it: errors of the published runs grow with the share w of the step, as `make fit` finds w0. waiting: w. A
-    variance that is a constant and a power of a covariate: Pinheiro and Bates 2000, Mixed-Effects Models in S and
-    S-PLUS, section 5.2.
+    in it: errors of the published runs grow with the share w of the step, as `make fit` finds w0. waiting: w;
+    scale: w0. A variance that is a constant and a power of a covariate: Pinheiro and Bates 2000, Mixed-Effects Models
+    in S and S-PLUS, section 5.2.
 
-    >>> from meshwright.specs.residuals import residuals
-    >>> round(widening(residuals("step_time").waiting, residuals("step_time")), 2)
+    >>> round(widening(0.25, 0.25), 2)
     1.41
     """
-    return math.hypot(1.0, waiting / known.waiting)
+    share = waiting / scale
+    wider: Amount = (1.0 + share * share) ** 0.5
+    return wider
 
 
 def of_an_unproven_kind(error: Predictive) -> Predictive:

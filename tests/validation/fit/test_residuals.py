@@ -68,8 +68,8 @@ def test_the_fit_finds_how_errors_grow_with_what_a_step_waits(scale: float) -> N
     ]
     assert waiting_scale(runs) == pytest.approx(scale, rel=0.2)
     known = residuals_of(runs)
-    assert widening(0.0, known) == 1
-    assert widening(0.8, known) > widening(0.4, known) > 1.2
+    assert widening(0.0, known.waiting) == 1
+    assert widening(0.8, known.waiting) > widening(0.4, known.waiting) > 1.2
     for waits_long in (False, True):
         held = [each for each in runs if (each.waiting > 0.5) == waits_long]
         assert coverage(held, lambda *_: known)["runs"].inside == pytest.approx(0.8, abs=0.05)

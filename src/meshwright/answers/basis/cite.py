@@ -50,7 +50,7 @@ EXCHANGES: dict[str, Callable[..., Any]] = {
     "all_gather": all_gather_messages,
     "fused": fused_traffic,
 }
-FOR_EXPERTS = ("all_to_all", "expert_exchange", "hybrid_exchange", "grouped", *FIELDS_FOR_EXPERTS)
+FOR_EXPERTS = ("all_to_all", "expert_exchange", "hybrid_exchange", "fused_dispatch", "grouped", *FIELDS_FOR_EXPERTS)
 ONLY_WITH: dict[str, Condition] = {
     **dict.fromkeys(FOR_EXPERTS, "experts"),
     "multi_token_prediction": "prediction",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -91,7 +90,7 @@ def interval(quantity: Quantity, outcome: Outcome) -> tuple[float, float] | None
     if labels is None or pair is None:
         return None
     known = residuals(quantity, read_by_words(outcome))
-    times = widening(_waiting(outcome), known) if quantity == "step_time" else 1.0
+    times = widening(_waiting(outcome), known.waiting) if quantity == "step_time" else 1.0
     low, high = of_a_new_source(labels, known).widened(times).eight_of_ten
     return pair.predicted * low, pair.predicted * high
 
@@ -134,7 +133,7 @@ def waiting_scale(runs: Sequence[Residual]) -> float:
     counts = Counter(run.source for run in runs)
     weights = np.array([counts[run.source] ** -0.5 for run in runs]) / sum(count**0.5 for count in counts.values())
     errors, waits = (np.array([getattr(run, name) for run in runs]) for name in ("log_ratio", "waiting"))
-    wider = np.hypot(1.0, waits[:, None] / WAITING_SCALES)
+    wider = widening(waits[:, None], WAITING_SCALES)
     sizes = np.abs(errors)[:, None] / wider
     usual = weights @ sizes
     surprise = weights @ (np.log(wider * usual) + sizes / usual)
@@ -145,7 +144,7 @@ def cells_of(runs: Iterable[Residual], waiting: float = 1.0) -> tuple[Cell, ...]
     """Like runs of one source together, their errors over what `widening` says; waiting: its w0."""
     groups: dict[tuple[str, Likeness], list[float]] = defaultdict(list)
     for run in runs:
-        groups[run.source, run.like].append(run.log_ratio / math.hypot(1.0, run.waiting / waiting))
+        groups[run.source, run.like].append(run.log_ratio / widening(run.waiting, waiting))
     return tuple(
         Cell(
             source=source,
@@ -168,7 +167,7 @@ def coverage(runs: Sequence[Residual], known: Callable[[str, bool], Residuals]) 
         mine = [run for run in runs if (run.source, run.by_words) == (source, by_words)]
         errors = {each: of_a_new_source(each, held) for each in {run.like for run in mine}}
         for run in mine:
-            low, high = errors[run.like].widened(widening(run.waiting, held)).eight_of_ten
+            low, high = errors[run.like].widened(widening(run.waiting, held.waiting)).eight_of_ten
             inside[run.judged][source].append(low <= np.exp(run.log_ratio) <= high)
     return {name: counted(each) for name, each in sorted(inside.items())}
 

@@ -38,7 +38,7 @@ def unproven_coverage(outcomes: Sequence[Outcome]) -> Coverage:
         known = residuals_of([run for run, _ in runs if run.source != source], off_zero=True)
         for run, case in runs:
             if run.source == source and _goes_beyond(case, others):
-                error = of_a_new_source(run.like, known).widened(widening(run.waiting, known))
+                error = of_a_new_source(run.like, known).widened(widening(run.waiting, known.waiting))
                 low, high = of_an_unproven_kind(error).eight_of_ten
                 inside[source].append(bool(low <= np.exp(run.log_ratio) <= high))
     return counted(inside)
