@@ -104,3 +104,10 @@ def test_models_that_liger_has_no_kernels_for_are_refused_with_them(framework: s
     inputs = read_inputs(model, "8x8:h100", Job(sequence_length=2048, global_batch=64), framework)
     with pytest.raises(InvalidSpec, match=r"liger: has no kernels .* use --with liger=off"):
         inputs.replace(runtime=with_behaviours(inputs.runtime, ["liger=on"]))
+
+
+@pytest.mark.parametrize("family", ["qwen3_vl_text", "qwen3_moe", "gemma3_text", "phi3"])
+def test_text_models_that_liger_has_are_priced_with_them(family: str) -> None:
+    inputs = read_inputs("qwen3-8b", "1x8:h100", Job(sequence_length=2048, global_batch=64), "accelerate")
+    inputs = inputs.replace(model=inputs.model.replace(family=family))
+    assert inputs.replace(runtime=with_behaviours(inputs.runtime, ["liger=on"])).runtime.entropy.fuses_head

@@ -269,12 +269,9 @@ class Inputs(Spec):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        faults = [*precision_faults(self.cluster.accelerator, self.job, self.runtime)]
-        faults += [
-            *model_faults(self.model, self.job, self.runtime),
-            *expert_faults(self.model, self.job, self.runtime),
-        ]
-        faults += [*self._host(), *adapter_faults(self.model, self.job, self.runtime)]
+        faults = [*precision_faults(self.cluster.accelerator, self.job, self.runtime), *self._host()]
+        for faults_of in (model_faults, expert_faults, adapter_faults):
+            faults += faults_of(self.model, self.job, self.runtime)
         faults += [Fault(f"constraints.{name}", what) for name, what in lacking(self.constraints, self.runtime).items()]
         if faults:
             raise InvalidSpec(self.called, faults)

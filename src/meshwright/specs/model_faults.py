@@ -14,6 +14,7 @@ from meshwright.units import format_count
 MAX_PARAMETERS = 10**15
 """More than any model has; a larger count is taken for a slip."""
 LIGER = "liger"
+"""Of its element-wise kernels."""
 OWN_FORM = "native"
 """Of a model in Meshwright's own form, whose class in transformers is not known."""
 
