@@ -22,8 +22,8 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 
 MODELS = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-0.6b", "qwen3-32b", "mixtral-8x7b", "qwen3-30b-a3b")

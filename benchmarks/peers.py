@@ -22,7 +22,7 @@ from meshwright.search.plan_space.space import space
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 
 ROUNDS = 5
 MODEL, PEERS_MODEL, SEQUENCE, BATCH = "gpt-3-175b", "megatron-lm-175b", 2048, 1536

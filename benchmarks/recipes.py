@@ -31,7 +31,7 @@ from meshwright.search.published.layouts import has_published_layout
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 from meshwright.specs.runtime import read_runtime
 from meshwright.units import GIB, format_seconds
 from meshwright.validation.outcomes import outcome_of

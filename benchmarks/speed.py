@@ -26,7 +26,7 @@ from meshwright.search.find import CHUNK, find
 from meshwright.search.plan_space.space import space
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "llama-3.1-70b"
 ROUNDS = 5

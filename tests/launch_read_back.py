@@ -21,8 +21,8 @@ from meshwright.answers.launch.folder import write_folder
 from meshwright.errors import InvalidSpec
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.specs.choices import RECOMPUTE_NAMES
-from meshwright.specs.huggingface.values import config_values
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.huggingface.values import config_values
+from meshwright.specs.reading.model import read_model
 from strategies import legal_plans, question
 
 SCRIPTS = Path(__file__).parent / "launch"

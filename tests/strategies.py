@@ -21,8 +21,8 @@ from meshwright.specs.cluster import Cluster, Level
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.runtime import Runtime, read_runtime
 
 SHARDING = ("torchtitan", "deepspeed", "pytorch-fsdp1", "nanotron", "internevo")

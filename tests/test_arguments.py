@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, InstanceOf, TypeAdapter, ValidationE
 import meshwright
 from meshwright.answers.explain.vary import OF_A_PLAN, OF_A_QUESTION
 from meshwright.arguments import EXAMPLES, checked
-from meshwright.specs.examples import LLAMA
+from meshwright.specs.reading.examples import LLAMA
 
 JOB = meshwright.Job(sequence_length=8192, global_batch=64)
 QUESTION = ("llama-3.1-8b", "1x8:h100", JOB)

@@ -20,7 +20,7 @@ from meshwright.schedules.record import ScheduleRecord
 from meshwright.schedules.records import Schedule
 from meshwright.specs import catalog
 from meshwright.specs.choices import CHOICES
-from meshwright.specs.huggingface.families import FAMILIES
+from meshwright.specs.reading.huggingface.families import FAMILIES
 from meshwright.specs.runtime import Runtime, read_runtime
 
 DOCS = Path(__file__).parent.parent / "docs"

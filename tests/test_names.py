@@ -12,8 +12,8 @@ from meshwright.launch.settings import launch_settings
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.cluster import read_cluster
 from strategies import latent, legal_plans, llama_8b, mixture, question
 
 OTHER = "our-b200-nvlink"

@@ -11,7 +11,7 @@ import meshwright
 from meshwright.answers.sweep.run import SweepResult
 from meshwright.reprs import WIDTH, list_of
 from meshwright.search.find import find
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 from strategies import any_plans
 
 JOB = meshwright.Job(sequence_length=8192, global_batch=64)

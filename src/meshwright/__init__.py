@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from meshwright.specs.constraints import Constraints as Constraints
     from meshwright.specs.job import Job as Job
     from meshwright.specs.model import Model as Model
-    from meshwright.specs.read_cluster import read_cluster as read_cluster
-    from meshwright.specs.read_model import read_model as read_model
+    from meshwright.specs.reading.cluster import read_cluster as read_cluster
+    from meshwright.specs.reading.model import read_model as read_model
     from meshwright.specs.recompute_modules import RecomputeModules as RecomputeModules
     from meshwright.specs.runtime import Runtime as Runtime
     from meshwright.specs.runtime import read_runtime as read_runtime
@@ -101,9 +101,9 @@ _HOMES = {
     "limits": "answers.public.limits",
     "memo": "answers.public.memo",
     "plan": "answers.ask",
-    "read_cluster": "specs.read_cluster",
+    "read_cluster": "specs.reading.cluster",
     "read_launch": "launch.imports.question",
-    "read_model": "specs.read_model",
+    "read_model": "specs.reading.model",
     "read_runtime": "specs.runtime",
     "runs": "validation.logs.answer",
     "sweep": "answers.sweep.run",

@@ -6,7 +6,7 @@ import pytest
 
 from commands import asked
 from meshwright.answers.context_length import beyond_positions
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import llama_8b, question
 
 WORDS = ["--model", "qwen3-8b", "--cluster", "2x8:h100", "--global-batch", "64"]

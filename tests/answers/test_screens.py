@@ -26,7 +26,7 @@ from meshwright.search.find import SearchResult, find
 from meshwright.search.ranking.rank import Difference
 from meshwright.specs import catalog
 from meshwright.specs.job import job_of
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.units import format_seconds
 from strategies import llama_8b, llama_70b, question
 

@@ -15,7 +15,7 @@ from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 from meshwright.units import GIB
 
 QV = ("q_proj", "v_proj")

@@ -29,7 +29,7 @@ from meshwright.cost.compute.linear import linear_time
 from meshwright.cost.shard import layer_shard
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
-from meshwright.specs.read_accelerator import read_accelerator, read_kernels
+from meshwright.specs.reading.accelerator import read_accelerator, read_kernels
 from meshwright.specs.runtime.device import PassBytes
 from strategies import MEASURED, dense_model, question
 

@@ -9,7 +9,7 @@ from meshwright.cost.compute.linear import linear_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.layout.plan import Plan
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 
 JOB = Job(sequence_length=4096, global_batch=64)
 

@@ -14,10 +14,10 @@ from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
-from meshwright.specs.examples import LLAMA
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.examples import LLAMA
+from meshwright.specs.reading.inputs import read_inputs
 from strategies import Planned, broken, planned
 
 SIXTEEN_HEADS = {

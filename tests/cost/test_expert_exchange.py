@@ -26,8 +26,8 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Experts, LayerKind
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.model import read_model
 from strategies import dense_model, question
 
 DISPATCHERS = ("all_to_all", "all_gather", "fused")

@@ -16,7 +16,7 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 
 RUNTIMES = {"accelerate": 3, "pytorch-fsdp1": 3, "deepspeed": 3, "pytorch-ddp": 0}
 """Each with a stage of ZeRO that it has."""

@@ -12,7 +12,7 @@ from meshwright.cost.routing import reached_blocks
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import mixture, question
 
 V3 = Experts(count=256, active=8, ffn_size=2048, groups=8, active_groups=4)

@@ -13,7 +13,7 @@ import pytest
 from meshwright.cost.compute.grouped import MEASURED_SPREAD, grouped_time
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
 from strategies import mixture, question
 
 with (Path(__file__).parents[1] / "data" / "grouped_products.csv").open() as lines:

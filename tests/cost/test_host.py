@@ -13,7 +13,7 @@ from meshwright.cost.unit import layer_unit_time, shape_fields
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import read_rows

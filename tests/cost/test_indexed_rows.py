@@ -8,8 +8,8 @@ from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.experts import expert_shard, expert_time
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from strategies import question
 

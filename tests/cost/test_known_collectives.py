@@ -23,8 +23,8 @@ from meshwright.schedules.records import Schedule
 from meshwright.specs.choices import Recompute
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.cluster import read_cluster
 from strategies import dense_model, llama_70b, question, three_levels
 
 NODE = {

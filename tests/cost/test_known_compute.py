@@ -24,7 +24,7 @@ from meshwright.cost.flops import model_flops_per_step
 from meshwright.layout.plan import Plan
 from meshwright.specs.choices import Recompute
 from meshwright.specs.cluster import Accelerator
-from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.reading.accelerator import read_accelerator
 from strategies import MEASURED, alternating, dense_model, gpt_like, llama_70b, question
 
 ACCELERATORS = {name: read_accelerator(name) for name in (*MEASURED, "v100", "mi300x", "l40s")}

@@ -15,7 +15,7 @@ from meshwright.layout.plans import Plans
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.weights import parameter_count
 from strategies import dense_model, gpt_like, llama_8b, llama_70b, question
 

@@ -22,8 +22,8 @@ from meshwright.layout.plans import Plans
 from meshwright.schedules.records import Schedule
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.cluster import read_cluster
 from strategies import (
     MEASURED,
     Planned,

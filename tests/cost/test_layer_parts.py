@@ -12,7 +12,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question, questions, some_legal_plans
 
 

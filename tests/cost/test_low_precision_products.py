@@ -16,7 +16,7 @@ from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import NumberFormat
 from meshwright.specs.precision import read_precision
-from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.reading.accelerator import read_accelerator
 from strategies import llama_8b, question
 
 SAMPLE = Path(__file__).parents[1] / "data" / "low_precision_products.csv"

@@ -27,7 +27,7 @@ from meshwright.layout.splits import outer_fewer
 from meshwright.search.find import find
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import layer_weights, mtp_weights, parameter_count
 from strategies import latent, llama_8b, question

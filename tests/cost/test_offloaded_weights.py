@@ -24,7 +24,7 @@ from meshwright.pytorch.scope import CannotVerify, scope_of
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB

@@ -8,7 +8,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.recompute_modules import RecomputeModules
 from meshwright.units import GIB
 from strategies import llama_8b, question

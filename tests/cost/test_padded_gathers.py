@@ -10,7 +10,7 @@ from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import llama_8b, question
 
 EXPERTS = 8 * 3 * 4096 * 14336

@@ -14,7 +14,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.schedules.records import Schedule
 from meshwright.specs.choices import ContextExchange, Recompute
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.units import GIB
 from strategies import of_torchtitan_0_1, question
 

@@ -16,8 +16,8 @@ from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.kernels import NumberFormat
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.inputs import read_inputs
 from meshwright.specs.residuals import without_source
 from strategies import llama_70b, question
 

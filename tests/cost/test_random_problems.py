@@ -16,7 +16,7 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.runtime import Runtime, read_runtime
 from strategies import SHARDING, alternating, dense_model, half_precision, legal_plans, question, with_experts
 

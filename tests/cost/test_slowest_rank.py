@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.cost.compute.slowdown import slowdown, slowest_rank, usual_slowdown
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 
 
 @pytest.mark.parametrize("ranks", [2, 8, 64, 1024])

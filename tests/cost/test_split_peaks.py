@@ -14,7 +14,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.schedules.records import Schedule
 from meshwright.specs.behaviours import with_behaviours
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import llama_8b, question
 
 LENGTH, STAGE = 4096, 1

@@ -12,7 +12,7 @@ from meshwright.layout.plan import Plan
 from meshwright.schedules.records import Schedule
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import ContextExchange, Recompute
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.units import GIB
 from strategies import question
 

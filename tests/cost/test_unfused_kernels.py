@@ -15,7 +15,7 @@ from meshwright.cost.shard import layer_shard
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from strategies import question
 

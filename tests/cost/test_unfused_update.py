@@ -10,7 +10,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.units import GIB
 from strategies import question
 from torch_forks import verify

@@ -17,7 +17,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 UNTIED, TIED, WHOLE = "llama-3.1-8b", "qwen3-4b", "gemma-2-2b"

@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.cost.memory.rotary import table_bytes
 from meshwright.layout.plan import Plan
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 

@@ -22,7 +22,7 @@ from meshwright import cli
 from meshwright.cli import groups
 from meshwright.errors import INTERRUPTED, CannotVerify
 from meshwright.pytorch.processes import process
-from meshwright.specs import read_accelerator
+from meshwright.specs.reading import accelerator
 
 CODES: dict[object, str] = {
     INTERRUPTED: "stopped at --time-limit",
@@ -46,7 +46,7 @@ def _once() -> tuple[Any, ...]:
         mock.patch.object(cli, "app", get_command(cli.app)),
         mock.patch.object(cli, "command", cache(cli.command)),
         mock.patch.object(groups, "get_type_hints", cache(groups.get_type_hints)),
-        mock.patch.object(read_accelerator, "read_kernels", cache(read_accelerator.read_kernels)),
+        mock.patch.object(accelerator, "read_kernels", cache(accelerator.read_kernels)),
     )
 
 

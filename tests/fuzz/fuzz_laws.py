@@ -14,7 +14,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.runtime import read_runtime
 from strategies import alternating, dense_model, gpt_like, half_precision, latent, legal_plans, mixture, question
 

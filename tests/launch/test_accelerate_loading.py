@@ -14,7 +14,7 @@ import pytest
 from launch_configs import TINY_LLAMA
 from meshwright.answers.launch.files import launch_files
 from meshwright.layout.plan import Plan
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 

@@ -21,9 +21,9 @@ from meshwright.launch.imports.question import Given, question_of_file
 from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
-from meshwright.specs.huggingface.families import FAMILIES
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.huggingface.families import FAMILIES
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 PLAN = Plan(dp=8, zero=2, num_microbatches=8)

@@ -19,9 +19,9 @@ from meshwright.launch.carried import carried_settings
 from meshwright.launch.spelling import Settings, understand
 from meshwright.launch.table import launch_table, launch_tables
 from meshwright.layout.plan import Plan
-from meshwright.specs.huggingface.values import KEYS, config_values
 from meshwright.specs.model import Model
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.huggingface.values import KEYS, config_values
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 

@@ -23,7 +23,7 @@ from meshwright.launch.imports.question import Given, question_of_file
 from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 STEPS = 2

@@ -7,7 +7,7 @@ import pytest
 from meshwright.answers.launch.files import launch_files
 from meshwright.layout.plan import Plan
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 
 PLAN = Plan(dp=8, zero=3, num_microbatches=8, recompute="full")  # type: ignore[arg-type]
 

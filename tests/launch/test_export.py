@@ -17,7 +17,7 @@ from meshwright.launch.writers.comments import commented
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from strategies import Planned, llama_8b, planned, question, questions, some_legal_plans, with_experts
 

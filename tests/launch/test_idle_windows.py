@@ -20,7 +20,7 @@ from meshwright.launch.imports.question import Given, question_of_file
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 MISTRAL = read_model("mistral-7b")

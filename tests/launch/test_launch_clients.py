@@ -15,7 +15,7 @@ from meshwright.answers.launch.files import launch_files
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 MEGATRON = Path(sys.prefix) / "megatron"

@@ -26,7 +26,7 @@ from meshwright.launch.imports.question import Given, LaunchQuestion, question_o
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import PERMUTE_FUSION, position_of, with_behaviours
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 

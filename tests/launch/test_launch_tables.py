@@ -17,8 +17,8 @@ from meshwright.layout.plan import Plan
 from meshwright.specs.catalog import names
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.model import read_model
 from strategies import llama_8b, question
 
 MEGATRON = launch_table("megatron-lm")

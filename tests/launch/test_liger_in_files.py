@@ -12,7 +12,7 @@ from meshwright.launch.imports.question import Given, LaunchQuestion, question_o
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import LIGER, position_of, with_behaviours
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 
 AXOLOTL = """base_model: NousResearch/Meta-Llama-3.1-8B
 plugins:

@@ -11,7 +11,7 @@ from meshwright.answers.launch.files import launch_files
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.launch.imports.question import Given, question_of_file
 from meshwright.layout.plan import Plan
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 

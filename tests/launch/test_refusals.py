@@ -13,8 +13,8 @@ from meshwright.launch.forms import Fields
 from meshwright.launch.refusals import refusal, refusals, way_on
 from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
-from meshwright.specs.examples import LLAMA
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.examples import LLAMA
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 DEEPSPEED = question(read_model("qwen3-30b-a3b"), "1x8:h100", "deepspeed", precision="bf16", global_batch=64)

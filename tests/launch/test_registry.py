@@ -21,7 +21,7 @@ from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.weights import parameter_count
 from strategies import question
 

@@ -21,7 +21,7 @@ from meshwright.launch.writers import files_of
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from strategies import legal_plans, question
 

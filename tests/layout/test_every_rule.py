@@ -17,7 +17,7 @@ from meshwright.layout.plans import Plans
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from strategies import dense_model, gemma_like, llama_8b, question, with_biases, with_experts
 

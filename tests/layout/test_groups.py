@@ -15,7 +15,7 @@ from meshwright.cost.comms.group import axis_group, group
 from meshwright.layout.groups import Placement, placement, stride
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
 from strategies import llama_8b, question
 
 DEFAULT = ("tp", "cp", "ep", "dp", "pp")

@@ -7,7 +7,7 @@ import pytest
 from meshwright.layout.legality import require_legal
 from meshwright.layout.named import plan_of
 from meshwright.specs.choices import ContextExchange
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 

@@ -11,7 +11,7 @@ from meshwright.pytorch.frameworks import NONE
 from meshwright.schedules.records import Schedule
 from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 from torch_forks import verify
 

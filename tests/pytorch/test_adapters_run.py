@@ -11,7 +11,7 @@ from meshwright.pytorch.scope import scope_of
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 from torch_forks import verify
 
 FULL = {"recompute": Recompute.FULL}

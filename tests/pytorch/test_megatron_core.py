@@ -22,7 +22,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import Schedule
 from meshwright.specs.model import Experts, Mlp, Model
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 if not (find_spec("megatron") and find_spec("megatron.core")):

@@ -17,7 +17,7 @@ from meshwright.pytorch.report import verification_blocks
 from meshwright.schedules.records import Schedule
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 from torch_forks import verify
 

@@ -7,7 +7,7 @@ import pytest
 from meshwright.layout.plan import Plan
 from meshwright.pytorch.fake_world.verify import Verification
 from meshwright.specs.choices import ContextExchange, Recompute
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 from torch_forks import verify
 

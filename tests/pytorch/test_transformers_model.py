@@ -11,7 +11,7 @@ from meshwright.pytorch.report import verification_blocks
 from meshwright.pytorch.scope import scope_of
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 from torch_forks import verify
 

@@ -8,8 +8,8 @@ from meshwright.errors import InvalidInput, InvalidSpec
 from meshwright.specs.adapters import layer_adapters
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.job import Job, job_of
-from meshwright.specs.read_inputs import read_inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.inputs import read_inputs
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.varied import varied_inputs
 

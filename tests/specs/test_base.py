@@ -14,9 +14,9 @@ import pytest
 from meshwright.errors import InvalidInput, InvalidSpec, UnknownName
 from meshwright.specs.base import Spec
 from meshwright.specs.constraints import Constraints
-from meshwright.specs.examples import LLAMA, MIXTRAL
 from meshwright.specs.job import Job
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.examples import LLAMA, MIXTRAL
 
 JOB = Job(sequence_length=8192, global_batch=256)
 
@@ -98,7 +98,7 @@ def test_a_list_whose_only_element_is_wrong_is_not_called_empty_too() -> None:
 def test_equal_questions_have_one_hash_in_every_process() -> None:
     """The process that asks has another seed of Python's own hashes and builds its tables in another order."""
     program = (
-        "from meshwright.specs.examples import LLAMA, MIXTRAL\n"
+        "from meshwright.specs.reading.examples import LLAMA, MIXTRAL\n"
         "from meshwright.specs.behaviours import with_behaviours\n"
         "changed = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, ['overlap.expert=0.7']))\n"
         "print(LLAMA.content_hash, MIXTRAL.content_hash, changed.content_hash)\n"

@@ -10,8 +10,8 @@ from meshwright.errors import InvalidSpec, UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.catalog import Kind
 from meshwright.specs.kernels import Operation
-from meshwright.specs.read_accelerator import read_accelerator, read_kernels
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.accelerator import read_accelerator, read_kernels
+from meshwright.specs.reading.cluster import read_cluster
 from meshwright.units import GIB
 
 PUBLISHED_NAMES = (

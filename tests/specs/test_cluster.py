@@ -6,8 +6,8 @@ import pytest
 
 from meshwright.errors import InvalidSpec
 from meshwright.specs.cluster import Cluster, Level
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.cluster import read_cluster
 
 
 def level(name: str, size: int) -> Level:

@@ -7,7 +7,7 @@ import pytest
 from meshwright.errors import InvalidSpec
 from meshwright.specs.behaviours import FUSED_EXPERTS, with_behaviours, with_kernels_on
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from strategies import latent, llama_8b, mixture, question
 

@@ -9,7 +9,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of
 from meshwright.specs.behaviours import PERMUTE_FUSION, with_behaviours, with_kernels_on
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 UNFUSED = ("--with", "permute_fusion=off")

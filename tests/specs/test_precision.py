@@ -9,7 +9,7 @@ from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job, job_of
 from meshwright.specs.precision import read_precision
-from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.reading.accelerator import read_accelerator
 from strategies import llama_8b, question
 
 PRECISIONS = catalog.names("precisions")

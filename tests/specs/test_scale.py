@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from meshwright.errors import InvalidInput
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.quantities import LEAST_BANDWIDTH, MOST
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.scale import network_levels, with_gpus, with_network, with_nodes
 from strategies import clusters, three_levels
 

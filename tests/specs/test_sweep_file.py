@@ -12,9 +12,9 @@ from meshwright.errors import InvalidInput, InvalidSpec
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.toml_lines import TomlLines
 from meshwright.specs.sweep.read_sweep import read_sweep
-from meshwright.specs.toml_lines import TomlLines
 
 SWEEP = """\
 models = ["llama-3.1-8b", "mixtral-8x7b"]

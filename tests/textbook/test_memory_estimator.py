@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import InvalidInput, NotModelled
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.weights import parameter_count
 from meshwright.textbook import estimate_4d_memory, llama_parameters, llama_sizes, memory_of_every_configuration
 from worked import JOB, ONE, SEVEN

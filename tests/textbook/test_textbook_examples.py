@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.weights import parameter_count
 from meshwright.textbook import Searcher, cluster_metadata_of, model_metadata_of
 from meshwright.textbook.metadata import CLUSTER_OPTIONAL, CLUSTER_REQUIRED, MODEL_OPTIONAL, MODEL_REQUIRED

@@ -14,7 +14,7 @@ from meshwright.answers.basis.conditions import THOUSANDS
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput
 from meshwright.specs.fitted import fitted_constants
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import parameter_count
 from meshwright.validation.outcomes import KINDS, Outcome, outcomes_of

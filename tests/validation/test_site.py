@@ -13,7 +13,7 @@ from meshwright.answers.basis.uncertainty import step_time_interval
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import Row, read_rows

@@ -15,7 +15,7 @@ from commands import asked
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.validation.profile.parts import PartOfStep, StepParts, step_parts
 from meshwright.validation.profile.spans import AXES, read_spans
 from strategies import llama_8b, question

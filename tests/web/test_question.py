@@ -21,7 +21,7 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.runtime import read_runtime
 from meshwright.web.changes import knobs, remedy_links
 from meshwright.web.fields import FIELDS

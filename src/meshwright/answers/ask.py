@@ -16,7 +16,7 @@ from meshwright.layout.plan import Plan
 from meshwright.search.find import Progress, find
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import ClusterSource, ModelSource, read_inputs
+from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from meshwright.answers.document.blocks import Block, Heading, Table
 from meshwright.errors import UnknownName
 from meshwright.specs import catalog
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime, releases, runtime_entry
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count, parse_bytes

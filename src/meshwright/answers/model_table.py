@@ -14,7 +14,7 @@ from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.job import Job
 from meshwright.specs.model import Experts, LayerKind, Model
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import active_parameter_count, parameter_count, parameters_by_part
 from meshwright.units import format_count

@@ -72,7 +72,7 @@ def job_details(inputs: Inputs) -> str:
     """The documents that are packed and the adapters that are trained, each behind a comma; nothing of whole sequences
     and all weights.
 
-    >>> from meshwright.specs.examples import LLAMA, LLAMA_LORA
+    >>> from meshwright.specs.reading.examples import LLAMA, LLAMA_LORA
     >>> job_details(LLAMA.replace(job=LLAMA.job.replace(document_length=512))), job_details(LLAMA_LORA)
     (', documents of 512 tokens', ', LoRA of rank 16 on all-linear (41.94M parameters trained)')
     """

@@ -26,7 +26,7 @@ def show_model(
 ) -> None:
     """Show a model's architecture, its parameters by part, and which tp, pp and ep divide it."""
     from meshwright.answers.model_table import model_document, model_screen
-    from meshwright.specs.read_model import read_model
+    from meshwright.specs.reading.model import read_model
 
     model = read_model(source, text_only=text_only)
     show(model_document(model) if as_json else model_screen(model), as_json)

@@ -221,7 +221,7 @@ def _by_words(words: list[str], model: str | None, clusters: list[str]) -> tuple
 
 def _different(clusters: list[str]) -> dict[str, Cluster]:
     """The clusters by the text that asks for them, which may ask for none twice."""
-    from meshwright.specs.read_cluster import read_cluster
+    from meshwright.specs.reading.cluster import read_cluster
 
     by_text: dict[str, Cluster] = {}
     for text in clusters:

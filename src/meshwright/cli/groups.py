@@ -172,9 +172,9 @@ def inputs_of(
     measured: a table of the site's own runs; allowed: limits on its plans; accelerators: those that share a batch which
     is not named, 0: the cluster's.
     """
-    from meshwright.specs.read_cluster import read_cluster
-    from meshwright.specs.read_inputs import read_inputs
-    from meshwright.specs.read_model import read_model
+    from meshwright.specs.reading.cluster import read_cluster
+    from meshwright.specs.reading.inputs import read_inputs
+    from meshwright.specs.reading.model import read_model
     from meshwright.specs.runtime import read_runtime
 
     options = framework.of_questions

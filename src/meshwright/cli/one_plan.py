@@ -191,7 +191,7 @@ def _from_plan_file(context: typer.Context, asked: OnePlanOptions, file: str) ->
     options |= vars(asked.job) | asked.framework.of_questions | vars(asked.plan)
     named = {name: options[name] for name in _given(context, options)}
     if asked.subject.network and asked.subject.cluster:
-        from meshwright.specs.read_cluster import read_cluster
+        from meshwright.specs.reading.cluster import read_cluster
 
         named["cluster"] = read_cluster(asked.subject.cluster, asked.subject.network)
     if "text_only" in named and "model" not in named:

@@ -196,7 +196,7 @@ def search(
 def _model(name: str | None) -> Model | None:
     if name is None:
         return None
-    from meshwright.specs.read_model import read_model
+    from meshwright.specs.reading.model import read_model
 
     return read_model(name)
 

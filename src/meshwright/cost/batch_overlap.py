@@ -20,7 +20,7 @@ def overlap_share(inputs: Inputs) -> Floats:
 
     Returns a share. Source: the runtime's section [overlap].
 
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> overlap_share(MIXTRAL)
     0.0
     """
@@ -39,7 +39,7 @@ def overlaps_micro_batches(plan: Layout, inputs: Inputs, kind: LayerKind) -> Boo
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.behaviours import with_behaviours
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> runtime = with_behaviours(MIXTRAL.runtime, ["overlap.expert=0.7"])
     >>> inputs, kind = MIXTRAL.replace(runtime=runtime), MIXTRAL.model.layer_kinds[0]
     >>> [bool(overlaps_micro_batches(Plan(dp=8, ep=8, pp=2, vpp=vpp), inputs, kind)) for vpp in (1, 2)]

@@ -27,7 +27,7 @@ def model_flops_per_step(inputs: Inputs, tokens: Ints | None = None) -> Floats:
     arXiv:2104.04473, equation 3, with the causal half stated; PaLM, arXiv:2204.02311, appendix B, for MFU; Megatron-LM,
     training.py, num_floating_point_operations, for multi-token prediction.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> round(model_flops_per_step(LLAMA) / 1e15, 2)
     26.99
     """

@@ -155,7 +155,7 @@ def footprints_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False
     keep_all_stages: False leaves out stages that another one exceeds in everything; the worst ones are the same. plans:
     shape (n,). Returns bytes. Source: `stage_memory`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> footprints = footprints_of(Plans.of([Plan(tp=2, pp=4, num_microbatches=8)]), LLAMA, keep_all_stages=True)
     >>> bool(footprints.memory.activations[0] > footprints.memory.activations[2])  # 4 micro-batches in flight, and 2
     True
@@ -171,7 +171,7 @@ def step_events(plan: Plan, inputs: Inputs, stage: int = 0) -> list[MemoryEvent]
     A legal plan's highest moment is where `allocated` of an event is the most; `str` of an event is a line in GiB.
     stage: the pipeline rank, 0 first. Returns events in order, bytes. Source: `stage_steps`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> events = step_events(Plan(tp=8, num_microbatches=64), LLAMA)
     >>> max(events, key=lambda event: event.allocated).allocated > 0
     True
@@ -187,7 +187,7 @@ def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:
 
     Returns rows, shape (n,). Source: by definition.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> stages = footprints_of(Plans.of([Plan(pp=2), Plan(pp=4)]), LLAMA, keep_all_stages=True).stages
     >>> first_largest(np.array([1.0, 2.0, 5.0, 7.0, 7.0, 6.0]), stages).tolist()
     [1, 3]

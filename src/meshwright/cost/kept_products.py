@@ -16,7 +16,7 @@ def kept_products(inputs: Inputs, kind: LayerKind, into: int, inside: int) -> li
     `keeps_biased_products` tells of. into, inside: how many products there are. Source: PyTorch 2.13, torch.nn.Linear
     (aten.mm, with a bias aten.addmm); torchtitan's distributed/activation_checkpoint.py.
 
-    >>> from meshwright.specs.examples import LLAMA  # without biases
+    >>> from meshwright.specs.reading.examples import LLAMA  # without biases
     >>> kept_products(LLAMA, LLAMA.model.layer_kinds[0], into=1, inside=3)
     [True, False, True, False, True]
     """

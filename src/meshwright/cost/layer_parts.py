@@ -65,7 +65,7 @@ def layer_part_times(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerPart
     and bytes. Source: `layer_time`, `layer_exchanges`, `issue_time`, which price the step.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> plan, kind = Plan(dp=8, ep=8), MIXTRAL.model.layer_kinds[0]
     >>> parts = layer_part_times(plan, MIXTRAL, kind)
     >>> unit = layer_unit_time(plan, MIXTRAL, kind)

@@ -33,7 +33,7 @@ def loss_pieces(plan: Layout, inputs: Inputs) -> Floats:
     src/liger_kernel/ops/fused_linear_cross_entropy.py, fused_linear_cross_entropy_forward (inc_factor, chunk_size).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import FUSED_LOSS  # of 4096 tokens, h 4096, V 128256: ceil(V / h) is 32
+    >>> from meshwright.specs.reading.examples import FUSED_LOSS  # of 4096 tokens, h 4096, V 128256: ceil(V / h) is 32
     >>> float(loss_pieces(Plan(micro_batch=2), FUSED_LOSS))
     32.0
     """
@@ -52,7 +52,7 @@ def summed_gradient(inputs: Inputs) -> SummedGradient:
     cast to fp32 and added: 2 written, 2 read and 4 written, 2 and 4 read and 2 written. In 4 bytes the product adds to
     it. Returns bytes. Source: `loss_pieces`, the same file (grad_weight).
 
-    >>> from meshwright.specs.examples import FUSED_LOSS
+    >>> from meshwright.specs.reading.examples import FUSED_LOSS
     >>> summed_gradient(FUSED_LOSS)
     SummedGradient(kept=2, working=6, moved=16)
     """

@@ -79,7 +79,7 @@ def step_messages(priced: Estimates) -> tuple[MessageRow, ...]:
     >>> from meshwright.cost.step import estimate_plans
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.layout.plans import Plans
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> priced = estimate_plans(Plans.of([Plan(tp=8, sp=True, num_microbatches=64)]), LLAMA, keep_all_stages=True)
     >>> sorted({row.operation for row in step_messages(priced) if row.times})
     ['all_gather', 'all_reduce', 'reduce_scatter']
@@ -124,7 +124,7 @@ def layer_messages(plan: Plan, inputs: Inputs, kind: LayerKind, units: float = 1
     Returns bytes, counts and seconds. Source: `layer_exchanges`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> rows = layer_messages(Plan(tp=8, sp=True), LLAMA, kind)
     >>> sum(row.times for row in rows if row.phase == "forward")

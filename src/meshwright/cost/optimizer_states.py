@@ -23,7 +23,7 @@ def optimizer_bytes(plan: Layout, inputs: Inputs) -> Floats:
     main_weight_buffer; NVIDIA/TransformerEngine, pytorch/optimizers/fused_adam.py, store_param_remainders.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> bridge = LLAMA.replace(runtime=LLAMA.runtime.replace(remainder_weights=("bf16",)))
     >>> [int(optimizer_bytes(Plan(dp=8, zero=zero), bridge)) for zero in (0, 1, 2, 3)]
     [12, 10, 12, 12]
@@ -39,7 +39,7 @@ def device_optimizer_bytes(plan: Layout, inputs: Inputs) -> Floats:
     plan: scalar or array (n,). Returns bytes. Source: `optimizer_bytes`, `offloaded` of the runtime.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> on_host = LLAMA.replace(runtime=LLAMA.runtime.replace(offloaded="states"))
     >>> [float(device_optimizer_bytes(Plan(dp=8, zero=1), each)) for each in (LLAMA, on_host)]
     [12.0, 0.0]
@@ -54,7 +54,7 @@ def casts_gradients(plan: Layout, inputs: Inputs) -> Bools:
     plan: scalar or array (n,). Returns whether. Source: as of `optimizer_bytes` (use_decoupled_grad).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> bridge = LLAMA.replace(runtime=LLAMA.runtime.replace(remainder_weights=("bf16",), gradient_bytes=2))
     >>> [bool(casts_gradients(Plan(dp=8, zero=zero), bridge)) for zero in (0, 1, 3)]
     [True, False, False]

@@ -40,7 +40,7 @@ def repeated_parts(plan: Layout, kind: LayerKind) -> Repeated:
     for norms that are fused), moe/moe_layer.py (`custom_forward`), core/models/gpt/gpt_layer_specs.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> int(repeated_parts(Plan(recompute="selective"), LLAMA.model.layer_kinds[0]).core)
     1
     """

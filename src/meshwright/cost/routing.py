@@ -30,7 +30,7 @@ def routed_experts(kind: LayerKind) -> Experts:
 
     Returns a block, sizes in elements. Source: by definition.
 
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> routed_experts(MIXTRAL.model.layer_kinds[0]).count
     8
     """
@@ -50,7 +50,7 @@ def routed_rows(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers) 
     Source: Megatron-LM, core/transformer/moe/moe_utils.py (get_capacity) and token_dispatcher.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> [round(float(rows)) for rows in routed_rows(Plan(dp=8, ep=8), MIXTRAL, MIXTRAL.model.layer_kinds[0], 4096)]
     [8192, 10850]
     """
@@ -75,7 +75,7 @@ def hottest_over_mean(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Num
     ranks of 16 experts had 1.112 in the mean of 100 steps; 1.08 comes out.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> [round(float(hottest_over_mean(Plan(dp=8, ep=ep), MIXTRAL, kind, tokens=4096)), 2) for ep in (1, 2, 4, 8)]
     [1.0, 1.07, 1.17, 1.32]

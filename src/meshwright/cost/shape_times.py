@@ -18,7 +18,7 @@ class ShapeTimes:
     """The times of all shapes of a question that were asked for so far.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> times = ShapeTimes(LLAMA)
     >>> for tp in (2, 4, 2):
     ...     _ = times.of(Plans.of([Plan(tp=tp)]), some_not_recomputed=False)

@@ -149,7 +149,7 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
     keep_all_stages: False leaves out stages that another one exceeds in every count. plans: shape (n,). Returns
     pipelines and stages, one row a stage. Source: `signature_stages`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> _, stages = pipelines_of(Plans.of([Plan(pp=2), Plan(pp=4)]), LLAMA, keep_all_stages=True)
     >>> stages.layers[:, 0].tolist(), stages.plan.tolist()
     ([16, 16, 8, 8, 8, 8], [0, 0, 1, 1, 1, 1])

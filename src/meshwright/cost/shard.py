@@ -46,7 +46,7 @@ def tokens(plan: Layout, inputs: Inputs) -> Ints:
     plan: scalar or array (n,). Returns a count. Source: by definition.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> int(tokens(Plan(cp=4, micro_batch=2), LLAMA))
     4096
     """
@@ -59,7 +59,7 @@ def residual_tokens(plan: Layout, inputs: Inputs) -> Floats:
     plan: scalar or array (n,). Returns a count. Source: Korthikanti et al., arXiv:2205.05198, section 4.2.2.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [float(residual_tokens(Plan(tp=8, sp=sp), LLAMA)) for sp in (False, True)]
     [8192.0, 1024.0]
     """
@@ -75,7 +75,7 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
     transformer/attention.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> shard = layer_shard(Plan(tp=4, sp=True), LLAMA, LLAMA.model.layer_kinds[0])
     >>> [int(size) for size in (shard.tokens, shard.residual_tokens, shard.heads, shard.key, shard.ffn, shard.qkv)]
     [8192, 2048, 8, 256, 3584, 1536]
@@ -103,7 +103,7 @@ def qkv_width(kind: LayerKind) -> int:
 
     Returns elements. Source: by definition.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> qkv_width(LLAMA.model.layer_kinds[0])
     6144
     """
@@ -117,7 +117,7 @@ def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:
     Source: Megatron-LM, core/tokenizers/utils/build_tokenizer.py. plan: scalar or array (n,). Returns rows.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [int(vocabulary_shard(Plan(tp=tp), LLAMA)) for tp in (1, 8)]
     [128256, 16128]
     """
@@ -133,7 +133,7 @@ def vocabulary_rows(plan: Layout, inputs: Inputs) -> VocabularyRows:
     `gathers_logits` and `whole_tied_ends`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> tuple(map(int, vocabulary_rows(Plan(tp=8), LLAMA)))
     (16128, 16128, 16128)
     """
@@ -152,7 +152,7 @@ def compressed_width(kind: LayerKind) -> int:
 
     Returns elements. Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.
 
-    >>> from meshwright.specs.read_model import read_model
+    >>> from meshwright.specs.reading.model import read_model
     >>> (dense, _) = read_model("deepseek-v3").layer_kinds
     >>> compressed_width(dense)  # 1536 + 512
     2048
@@ -166,7 +166,7 @@ def dense_block(kind: LayerKind) -> Mlp | None:
 
     Returns a block, sizes in elements. Source: by definition.
 
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> dense_block(MIXTRAL.model.layer_kinds[0]) is None
     True
     """

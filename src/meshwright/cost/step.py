@@ -77,7 +77,7 @@ def estimate_plans(
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.layout.plans import Plans
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> estimates = estimate_plans(Plans.of([Plan(tp=8), Plan(dp=8, zero=1, num_microbatches=8)]), LLAMA)
     >>> bool((estimates.step_time_s > 0).all())
     True
@@ -92,7 +92,7 @@ def estimates_of(footprints: Footprints, times: ShapeTimes | None = None) -> Est
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.layout.plans import Plans
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> bool(estimates_of(footprints_of(Plans.of([Plan(tp=8)]), LLAMA)).step_time_s[0] > 0)
     True
     """
@@ -114,7 +114,7 @@ def estimate_each(plans: Iterable[Plan], inputs: Inputs) -> tuple[Estimate, ...]
 
     plans: legal ones. Returns seconds and bytes. Source: `estimate_plans`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> (estimate,) = estimate_each([Plan(tp=8, num_microbatches=64)], LLAMA)
     >>> len(estimate.stages), estimate.step_time_s > 0
     (1, True)

@@ -123,7 +123,7 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Sh
 
     >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plans = Plans.of([Plan(tp=2, pp=2), Plan(tp=2, pp=4)])  # their stages share the shape of a micro-batch
     >>> len(micro_batch_shapes(plans, LLAMA, pipelines_of(plans, LLAMA, keep_all_stages=False)[0]).plans)
     1
@@ -143,7 +143,7 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Sh
 def shape_fields(inputs: Inputs) -> tuple[str, ...]:
     """The names of the columns by which `micro_batch_shapes` tells shapes apart. Source: `micro_batch_shapes`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> shape_fields(LLAMA) == SHAPE
     True
     """
@@ -207,7 +207,7 @@ def layer_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerT
     `layer_tensor_exchanges`, `context_exchanges`, `expert_exchanges`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> len(layer_exchanges(Plan(tp=8), LLAMA, kind, layer_time(Plan(tp=8), LLAMA, kind))) > 0
     True
@@ -225,7 +225,7 @@ def exposed(exchanges: Iterable[Exchange], inputs: Inputs) -> tuple[Exposed, Exp
     exchanges: each number scalar or array (n,). Returns seconds. Source: `exposed_seconds`.
 
     >>> from meshwright.cost.comms.exchange import Exchange, Message
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> message = Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5)
     >>> exchanges = [Exchange("tp", phase, (message,)) for phase in ("forward", "recompute")]
     >>> forward, backward = exposed(exchanges, LLAMA)
@@ -257,7 +257,7 @@ def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
     Megatron-LM, core/transformer/moe/token_dispatcher.py, _maybe_dtoh_and_synchronize.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> times = [layer_unit_time(Plan(tp=tp), LLAMA, kind) for tp in (1, 8)]
     >>> bool(times[0].forward.gemm > 4 * times[1].forward.gemm)

@@ -11,7 +11,7 @@ from meshwright.launch.table import LaunchTable
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 
 NATIVE = "native"
 """The `model_type` of models in Meshwright's own form, whose class is not known."""

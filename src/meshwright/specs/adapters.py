@@ -52,7 +52,7 @@ class Adapter(NamedTuple):
 def layer_adapters(model: Model, kind: LayerKind, rank: int, modules: tuple[str, ...]) -> tuple[Adapter, ...]:
     """The adapters of one layer of a kind, in the order of its modules; none where all weights are trained.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> adapters = layer_adapters(LLAMA.model, LLAMA.model.layer_kinds[0], 16, ("q_proj", "v_proj"))
     >>> [(each.module, each.outputs) for each in adapters], sum(each.parameters for each in adapters)
     ([('q_proj', 4096), ('v_proj', 1024)], 212992)
@@ -66,7 +66,7 @@ def layer_adapters(model: Model, kind: LayerKind, rank: int, modules: tuple[str,
 def adapter_parameters(model: Model, job: Job) -> int:
     """Parameters of all adapters of a model; 0 where all weights are trained.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> adapter_parameters(LLAMA.model, LLAMA.job.replace(lora_rank=16))
     41943040
     """

@@ -177,7 +177,7 @@ def with_kernels_on(inputs: Inputs, switch: str) -> Inputs | None:
     """The question with one of `KERNEL_SWITCHES` on; None where it is on already, and where its runtime, as of now, has
     no such switch or does not run these kernels in the question's precision or for its model.
 
-    >>> from meshwright.specs.examples import MIXTRAL  # in bf16
+    >>> from meshwright.specs.reading.examples import MIXTRAL  # in bf16
     >>> print(with_kernels_on(MIXTRAL, FUSED_EXPERTS))
     None
     """
@@ -196,7 +196,7 @@ def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
     """The question at every position of its runtime's switches at which optimizer states take fewer bytes a parameter
     on the device: each with the change that `--with` takes.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [change for change, _ in narrower_states(LLAMA)]
     ['optimizer_states=bf16', 'optimizer_states=fp8', 'optimizer_states=offloaded']
     """

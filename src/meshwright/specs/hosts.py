@@ -10,7 +10,7 @@ def gpus_per_host(cluster: Cluster) -> int:
     """Accelerators of one host, a count: of a node that is several usual machines in one scale-up domain (NVL72), those
     of one machine; else those of the node.
 
-    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> from meshwright.specs.reading.cluster import read_cluster
     >>> [gpus_per_host(read_cluster(name)) for name in ("12x72:gb300", "1x6:gb300", "8x8:h100")]
     [4, 6, 8]
     """
@@ -23,7 +23,7 @@ def largest_host(accelerator: Accelerator) -> int:
     """Accelerators of the largest host that the catalogue has of a kind, a count: the usual machine, or one of a
     catalogued cluster.
 
-    >>> from meshwright.specs.read_accelerator import read_accelerator
+    >>> from meshwright.specs.reading.accelerator import read_accelerator
     >>> [largest_host(read_accelerator(name)) for name in ("h100", "v100")]
     [8, 16]
     """
@@ -40,7 +40,7 @@ def unknown_host(cluster: Cluster) -> str:
     """That the catalogue has no host of so many accelerators, with the nearest cluster that it has hosts for; empty
     where it has one.
 
-    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> from meshwright.specs.reading.cluster import read_cluster
     >>> unknown_host(read_cluster("1x16:h100"))
     'No node of 16 h100-sxm-80gb is in the catalogue; the largest has 8. Nearest: 2x8:h100-sxm-80gb.'
     >>> unknown_host(read_cluster("12x72:gb300"))

@@ -14,13 +14,13 @@ from meshwright.specs.adapters import Adapter, adapter_faults, layer_adapters
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints, lacking
-from meshwright.specs.expert_faults import expert_faults
+from meshwright.specs.faults.experts import expert_faults
+from meshwright.specs.faults.model import model_faults
+from meshwright.specs.faults.precision import precision_faults
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.job import Job
 from meshwright.specs.model import Attention, LayerKind, Model
-from meshwright.specs.model_faults import model_faults
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
-from meshwright.specs.precision_faults import precision_faults
 from meshwright.specs.routing import expert_spread
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.runtime.device import AttentionKernel

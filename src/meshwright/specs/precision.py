@@ -84,7 +84,7 @@ class Precision(Spec):
 
         2 bytes for each read, and every copy with its scales. apart: by kernels of their own, which read it each.
 
-        >>> from meshwright.specs.read_accelerator import read_accelerator
+        >>> from meshwright.specs.reading.accelerator import read_accelerator
         >>> read_precision("fp8").quantise_bytes(read_accelerator("h100"))
         6.0
         """

@@ -12,7 +12,7 @@ def hop_latency(accelerator: Accelerator, block: int, gpus_per_node: int) -> flo
     """Seconds of one hop over a level of `block` ranks: of the accelerator's own links, where one node or one scale-up
     domain holds the block, else of a network.
 
-    >>> from meshwright.specs.read_accelerator import read_accelerator
+    >>> from meshwright.specs.reading.accelerator import read_accelerator
     >>> [hop_latency(read_accelerator("h100"), block, 8) for block in (8, 16)]
     [3.4e-06, 1.4e-05]
     """

@@ -30,7 +30,7 @@ def job_or_usual(
     accelerators: those that share a batch; option: with which an assumption is told how to set it, `{}` for its name;
     others: as `job_of` takes them. Raises as that does.
 
-    >>> from meshwright.specs.read_model import read_model
+    >>> from meshwright.specs.reading.model import read_model
     >>> job_or_usual(read_model("gpt2"), 8, None).assumptions
     ('sequence length 1024', 'global batch 4096, near 4M tokens')
     """
@@ -48,7 +48,7 @@ def job_or_usual(
 def usual_length(model: Model) -> int:
     """Tokens in a sequence: 8192, or as many positions as the model has learned or its config.json allows.
 
-    >>> from meshwright.specs.read_model import read_model
+    >>> from meshwright.specs.reading.model import read_model
     >>> usual_length(read_model("llama-3.1-8b")), usual_length(read_model("gpt2"))
     (8192, 1024)
     """

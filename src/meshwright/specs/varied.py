@@ -12,9 +12,9 @@ from meshwright.specs.constraints import lacking
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job, job_of
 from meshwright.specs.model import Model
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_inputs import ClusterSource, ModelSource
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.inputs import ClusterSource, ModelSource
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 
 EXPERT_SHARES = ("expert_imbalance", "expert_spread", "expert_capacity")
@@ -49,7 +49,7 @@ def varied_inputs(
     behaviours: as `with_behaviours` takes them, of the runtime that is named or of the question's own, whose replaced
     behaviours stay; job: as `job_of` takes it. Raises `InvalidInput` for what is no such part.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> varied_inputs(LLAMA, precision="fp8", behaviours=["overlap.tensor_parallel=0.9"]).job.precision
     'fp8'
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import InvalidInput
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
 from meshwright.textbook.analyzer import CONFIGS
 from meshwright.textbook.checks import Checks, read_object
 from meshwright.textbook.exact import GIGABYTE

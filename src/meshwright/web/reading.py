@@ -14,9 +14,9 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.specs.read_cluster import adapters_of, named_cluster
-from meshwright.specs.read_inputs import read_inputs
-from meshwright.specs.read_model import catalogued_model, read_model
+from meshwright.specs.reading.cluster import adapters_of, named_cluster
+from meshwright.specs.reading.inputs import read_inputs
+from meshwright.specs.reading.model import catalogued_model, read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.usual_job import job_or_usual
 from meshwright.units import parse_count

@@ -11,9 +11,9 @@ from meshwright.answers.basis.conditions import CONDITIONS
 from meshwright.errors import InvalidSpec
 from meshwright.specs.assumed import Condition
 from meshwright.specs.model import Model
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.model import read_model
 from strategies import llama_8b, question
 
 FP8 = "Products in fp8: held back by the power limit"

@@ -15,7 +15,7 @@ from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
 from meshwright.launch.table import launch_table, launch_tables
 from meshwright.layout.plan import Plan
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 QWEN = ["--model", "qwen3-8b", "--cluster", "1x8:h100", "--seq-len", "1024", "--global-batch", "8"]

@@ -42,7 +42,7 @@ from meshwright.search.ranking.rank import rank_key
 from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 from meshwright.units import format_count, format_gib, format_seconds
 from strategies import mixture, question
 

@@ -18,7 +18,7 @@ from meshwright.search.changes.knobs import knobs
 from meshwright.search.changes.sensitivity import PricedChange, Sensitivity, cheapest_safe, sensitivity
 from meshwright.search.resolve.stages import best_splits
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import gpt_like, latent, llama_8b, llama_70b, mixture, question
 
 ASKED: dict[str, tuple[Inputs, dict[str, Any]]] = {

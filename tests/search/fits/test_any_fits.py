@@ -8,7 +8,7 @@ from meshwright.search.find import find
 from meshwright.search.fits import any_fits as module
 from meshwright.search.fits.any_fits import any_fits
 from meshwright.specs.constraints import Constraints
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import question
 
 

@@ -21,7 +21,7 @@ from meshwright.search.fits.bounds import LeastMemory, least_in_forward, least_m
 from meshwright.search.fits.forward_bounds import ForwardBounds
 from meshwright.search.resolve import stages as stages_module
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from strategies import gpt_like, latent, legal_plans, llama_70b, question, questions, with_experts
 
 TIGHT = question(llama_70b(), "2x8:h100", global_batch=32, sequence_length=4096)

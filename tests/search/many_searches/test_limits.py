@@ -25,7 +25,7 @@ from meshwright.search.many_searches.limits import (
 from meshwright.search.plan_space.space import MOST_TOKENS
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.scale import with_nodes
 from strategies import dense_model, gpt_like, llama_8b, llama_70b, mixture, question
 

@@ -42,7 +42,7 @@ from meshwright.specs.choices import Recompute
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.inputs import read_inputs
 from meshwright.specs.runtime import read_runtime
 from strategies import inputs, llama_8b, llama_70b, mixture, question
 

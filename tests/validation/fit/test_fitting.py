@@ -9,8 +9,8 @@ from meshwright.cost.compute.slowdown import slowdown, slowest_of_cluster
 from meshwright.specs import catalog
 from meshwright.specs.fitted import fitted_constants, fitted_values
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.read_accelerator import read_kernels
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.accelerator import read_kernels
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
 from meshwright.validation.fit.curves import TIMES, Curve, Refitted, curves_of, follows_of, step_time_under
 from meshwright.validation.fit.fitting import fit_constants

@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.errors import InvalidInput, NotModelled, UnknownName
 from meshwright.specs.model import Experts, Mlp, Model
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.weights import parameter_count
 from meshwright.validation.rows.architecture import architectures, model_of, with_neighbouring_experts
 from meshwright.validation.rows.blanks import fill_blanks

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from meshwright.answers.records import json_of
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import COLUMNS, Row
 from meshwright.validation.rows.written import row_of

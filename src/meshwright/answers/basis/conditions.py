@@ -28,7 +28,7 @@ CONDITIONS: dict[Condition, Callable[[Inputs], bool]] = {
 def applicable(assumed: Assumed, inputs: Inputs) -> Iterator[str]:
     """The sentences whose condition the question meets, and those that have none.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> list(applicable(("always", {"experts": "of experts"}, {"bf16": "of bf16"}), LLAMA))
     ['always', 'of bf16']
     """

@@ -10,7 +10,7 @@ def host_bytes(inputs: Inputs) -> float:
     """Bytes of optimizer states, with the weights that they update, and gradients in the memory of each node, evenly
     divided; 0 where they are on the device.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> host_bytes(LLAMA)
     0.0
     """

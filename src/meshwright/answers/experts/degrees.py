@@ -49,7 +49,7 @@ def expert_degrees(estimate: Estimate, inputs: Inputs) -> tuple[ExpertDegrees, .
     share a scale-up domain. None for a model without experts.
 
     >>> from meshwright.cost.step import estimate_each
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> (estimate,) = estimate_each([Plan(dp=8, ep=8, zero=1, num_microbatches=8)], MIXTRAL)
     >>> sorted((each.ep, each.etp) for each in expert_degrees(estimate, MIXTRAL))
     [(1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2), (8, 1)]

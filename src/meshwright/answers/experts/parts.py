@@ -68,7 +68,7 @@ def expert_parts(estimate: Estimate, inputs: Inputs) -> tuple[ExpertLayerParts, 
     """The parts of every kind of layers with experts of a priced plan; none for a model without.
 
     >>> from meshwright.cost.step import estimate_each
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> (estimate,) = estimate_each([Plan(dp=8, ep=8, zero=1, num_microbatches=8)], MIXTRAL)
     >>> (layers,) = expert_parts(estimate, MIXTRAL)
     >>> step_s = sum(part.step_s for part in layers.parts)

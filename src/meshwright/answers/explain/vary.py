@@ -14,7 +14,7 @@ from meshwright.layout.plan import KINDS, Plan
 from meshwright.search.changes.variation import Variation, varied
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
-from meshwright.specs.read_inputs import ClusterSource, ModelSource
+from meshwright.specs.reading.inputs import ClusterSource, ModelSource
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.varied import OF_JOB, varied_inputs
 

@@ -13,7 +13,7 @@ from meshwright.layout.plan import Plan
 from meshwright.reprs import list_of
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import ClusterSource, ModelSource, read_inputs
+from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
 
 

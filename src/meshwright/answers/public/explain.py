@@ -20,7 +20,7 @@ from meshwright.reprs import lines_of
 from meshwright.search.find import SearchResult
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import ClusterSource, ModelSource, read_inputs
+from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
 
 

@@ -17,7 +17,7 @@ from meshwright.search.many_searches.limits import Limits
 from meshwright.search.many_searches.limits import limits as limits_of
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import ClusterSource, ModelSource, read_inputs
+from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
 
 

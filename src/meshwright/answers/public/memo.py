@@ -21,7 +21,7 @@ from meshwright.reprs import list_of
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import ClusterSource, ModelSource, read_inputs
+from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
 from meshwright.units import MOST_PRICE, is_price
 

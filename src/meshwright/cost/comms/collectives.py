@@ -24,7 +24,7 @@ def operation_time(operation: Priced, size: Numbers, group: Group, cluster: Clus
     `message_time`, `collective_time`.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> round(float(operation_time("send", 1e9, group(2, 8, TWO_NODES), TWO_NODES)), 4)  # 1 GB to the next node
     0.0274
     """
@@ -53,7 +53,7 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     fabrics differ twofold.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> [round(float(collective_time("all_reduce", 1e9, group(n, 1, TWO_NODES), TWO_NODES)), 4) for n in (8, 16)]
     [0.0039, 0.0045]
     >>> float(collective_time("all_reduce", 1e9, group(1, 1, TWO_NODES), TWO_NODES))
@@ -73,7 +73,7 @@ def reached_bandwidths(cluster: Cluster) -> tuple[float, ...]:
     Inside a domain w / T of an all-gather of 1 GB over all of its ranks; beyond it the share of the bandwidth per rank
     that large messages reach. Returns bytes/s, innermost first. Source: `collective_time`.
 
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> [round(bandwidth / 1e9) for bandwidth in reached_bandwidths(TWO_NODES)]  # of 450 and 50 GB/s
     [344, 49]
     """
@@ -99,7 +99,7 @@ def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     1 MB to 17 GB, 5 %; 8 nodes of 8 H800, 8 MB (NVIDIA/nccl issue 1531), 9 %.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> [round(float(all_to_all_time(1e9, group(n, 1, TWO_NODES), TWO_NODES)), 4) for n in (8, 16)]
     [0.0027, 0.0106]
     """
@@ -129,7 +129,7 @@ def broadcast_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     modeling"); held against published runs of InternEvo, whose steps on 256 to 1024 GPUs it explains.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> [round(float(broadcast_time(1e8, group(n, 1, TWO_NODES), TWO_NODES)) * 1e3, 2) for n in (8, 16)]  # ms
     [0.34, 0.61]
     """

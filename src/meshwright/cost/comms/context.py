@@ -43,7 +43,7 @@ def context_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> ContextBytes
     experimental attention, counted; Jacobs et al., arXiv:2309.14509.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> sizes = context_bytes(Plan(cp=2), LLAMA, LLAMA.model.layer_kinds[0])
     >>> float(sizes.local), float(sizes.gathered)  # 2 bytes of 4096 tokens of 8 + 8 heads of 128
     (16777216.0, 33554432.0)
@@ -73,7 +73,7 @@ def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
 
     >>> from meshwright.cost.compute.layer import layer_time
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plan, kind = Plan(cp=4), LLAMA.model.layer_kinds[0]
     >>> exchanges = context_exchanges(plan, LLAMA, kind, layer_time(plan, LLAMA, kind))
     >>> [float(each.times) for each in exchanges if each.phase == "forward"]  # a ring, no all-gather or all-to-all

@@ -77,7 +77,7 @@ def data_exchange(
     Source: Megatron-LM, distributed_data_parallel.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> exchange = data_exchange(Plan(dp=8, zero=1), LLAMA, parameters=1e9, stage=0)
     >>> [(each.operation, float(each.times)) for each in (*exchange.reduce, *exchange.gather)]
     [('all_reduce', 0.0), ('reduce_scatter', 25.0), ('all_reduce', 25.0), ('all_gather', 25.0)]
@@ -161,7 +161,7 @@ def data_exchanges(
     Source: Megatron-LM, distributed_data_parallel.py and schedules.py (enable_grad_sync, param_sync_func).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> exchange = data_exchange(Plan(dp=8, zero=1), LLAMA, parameters=1e9, stage=0)
     >>> _, last, gather = data_exchanges(exchange, LLAMA, forward=0.1, backward=0.2, reductions=0)
     >>> float(last.window), float(gather.window)  # seconds that may hide them
@@ -195,7 +195,7 @@ def shard_messages(
     and seconds. Source: Zhao et al., arXiv:2304.11277, sections 3 and 3.2.2 (hybrid sharding).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> messages = shard_messages(Plan(dp=8, zero=3), LLAMA, parameters=1e9)
     >>> [(each.operation, float(each.bytes)) for each in (*messages.gather, *messages.scatter)]
     [('all_gather', 2000000000.0), ('reduce_scatter', 4000000000.0), ('all_reduce', 500000000.0)]
@@ -229,7 +229,7 @@ def shares_embedding(inputs: Inputs) -> bool:
     """Whether the first and the last stage both hold the embedding: the head is tied to it, or multi-token prediction
     embeds tokens. Returns a truth. Source: `tied_embedding_exchange`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> shares_embedding(LLAMA)
     False
     """
@@ -245,7 +245,7 @@ def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
     Source: Megatron-LM, finalize_model_grads.py, _allreduce_word_embedding_grads.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> (message,) = tied_embedding_exchange(Plan(pp=2), LLAMA).messages
     >>> float(message.bytes)  # its head is its own
     0.0

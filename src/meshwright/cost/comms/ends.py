@@ -25,7 +25,7 @@ def embedding_exchanges(region: Region, inputs: Inputs) -> tuple[Exchange, ...]:
 
     >>> from meshwright.cost.comms.tensor import tensor_region
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> forward, _ = embedding_exchanges(tensor_region(Plan(tp=8, sp=True), LLAMA), LLAMA)
     >>> [(each.operation, float(each.times)) for each in forward.messages]
     [('reduce_scatter', 1.0), ('all_reduce', 0.0)]
@@ -48,7 +48,7 @@ def head_exchanges(region: Region, plan: Layout, inputs: Inputs, head: EndTime) 
     >>> from meshwright.cost.comms.tensor import tensor_region
     >>> from meshwright.cost.compute.ends import head_time
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plan = Plan(tp=8)
     >>> exchanges = head_exchanges(tensor_region(plan, LLAMA), plan, LLAMA, head_time(plan, LLAMA))
     >>> [float(message.bytes) for message in exchanges[1].messages]  # 4 bytes of 8192 tokens
@@ -83,7 +83,7 @@ def prediction_exchanges(region: Region, plan: Layout, inputs: Inputs) -> tuple[
 
     >>> from meshwright.cost.comms.tensor import tensor_region
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plan = Plan(tp=8, sp=True)
     >>> exchanges = prediction_exchanges(tensor_region(plan, LLAMA), plan, LLAMA)
     >>> [float(each.times) for each in exchanges if each.phase == "forward"]

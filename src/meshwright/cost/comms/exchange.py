@@ -100,7 +100,7 @@ def communicator(axis: str, plan: Layout, inputs: Inputs) -> Communicator:
     Returns a communicator. Source: `axis_group`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> int(communicator("tp", Plan(tp=8), LLAMA).group.ranks)
     8
     """
@@ -117,7 +117,7 @@ def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbe
     share: h, 0 (nothing is hidden) to 1; scalar or array (n,). Returns seconds.
     Source: the slow-down law fits the 18.9 % mean slow-down of overlapped compute of arXiv:2507.03114.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [round(float(exposed_time(1.0, 0.5, share, 0.1, LLAMA)), 4) for share in (0, 1)]
     [1.0, 0.5909]
     """
@@ -135,7 +135,7 @@ def message_traffic(message: Message, plan: Layout, inputs: Inputs) -> Traffic:
     message: numbers scalar or array (n,); plan: scalar or array (n,). Returns bytes. Source: `operation_traffic`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plan = Plan(tp=8)
     >>> message = communicator("tp", plan, LLAMA).message("all_gather", "activations", 8.0)
     >>> float(message_traffic(message, plan, LLAMA).inside)
@@ -206,7 +206,7 @@ def exposed_seconds(exchanges: Iterable[Exchange], inputs: Inputs) -> Floats:
 
     exchanges: each number scalar or array (n,). Returns seconds. Source: `exposed_time`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> message = Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5)
     >>> exposed_seconds([Exchange("tp", "forward", (message,), times=2)], LLAMA)
     1.0

@@ -46,7 +46,7 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
 
     >>> from meshwright.cost.compute.layer import layer_time
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> plan, kind = Plan(dp=8, ep=8), MIXTRAL.model.layer_kinds[0]
     >>> exchanges = expert_exchanges(plan, MIXTRAL, kind, layer_time(plan, MIXTRAL, kind))
     >>> [(each.phase, float(each.times)) for each in exchanges]
@@ -78,7 +78,7 @@ def token_messages(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Number
     of the busiest. Source: Megatron-LM, core/transformer/moe/token_dispatcher.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> messages = token_messages(Plan(dp=8, ep=8), MIXTRAL, kind, tokens=4096, width=2)
     >>> [each.operation for each in (*messages.dispatch, *messages.combine)]
@@ -106,7 +106,7 @@ def all_to_all_messages(
     seconds. Source: Megatron-LM, core/transformer/moe/token_dispatcher.py (MoEAlltoAllTokenDispatcher).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> messages = all_to_all_messages(Plan(dp=8, ep=8), MIXTRAL, kind, tokens=4096, width=2)
     >>> [float(each.bytes) for each in messages.dispatch]  # 2 bytes of 4096 tokens, 2 experts and 4096 elements
@@ -142,7 +142,7 @@ def all_gather_messages(plan: Layout, inputs: Inputs, tokens: Numbers, width: Nu
     seconds. Source: Megatron-LM, core/transformer/moe/token_dispatcher.py (MoEAllGatherTokenDispatcher).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> messages = all_gather_messages(Plan(dp=8, ep=8), MIXTRAL, tokens=4096, width=2)
     >>> float(messages.dispatch[0].bytes) / (8 * 4096 * 4096)  # bytes an element of 8 ranks' tokens
     2.0
@@ -165,7 +165,7 @@ def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers
     Source: deepseek-ai/DeepEP@0297fc80, docs/legacy.md.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> traffic = fused_traffic(Plan(dp=8, ep=8), MIXTRAL, kind, tokens=4096, width=2)
     >>> round(float(traffic.inside) / (4096 * 4096 * 2), 3)  # 7 / 8 of 2 ranks a token
@@ -193,7 +193,7 @@ def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, t
     (constants' sources).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> plan, kind = Plan(dp=8, ep=8), MIXTRAL.model.layer_kinds[0]
     >>> traffic = fused_traffic(plan, MIXTRAL, kind, tokens=4096, width=2)
     >>> times = [float(fused_time(plan, MIXTRAL, kind, tokens, traffic)) for tokens in (0, 4096, 8192)]
@@ -218,7 +218,7 @@ def exchange_constants(inputs: Inputs) -> ExpertExchangeConstants:
 
     Returns shares, seconds. Source: the accelerator's kernel table.
 
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> exchange_constants(MIXTRAL) == MIXTRAL.cluster.accelerator.kernels.expert_exchange
     True
     """
@@ -235,7 +235,7 @@ def fused_message(
     width: bytes of one element. Returns bytes and seconds. Source: `fused_traffic`, `fused_time`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> message = fused_message("dispatch", "tokens", Plan(dp=8, ep=8), MIXTRAL, kind, tokens=4096, width=2)
     >>> round(float(message.bytes) / (4096 * 4096 * 2), 3)  # 7 / 8 of 2 ranks a token

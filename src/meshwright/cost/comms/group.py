@@ -40,7 +40,7 @@ def group(ranks: Ints, distance: Ints, cluster: Cluster) -> Group:
 
     ranks, distance: counts, scalar or array (n,). Returns counts. Source: `placement`.
 
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> group(4, 4, TWO_NODES)
     Group(ranks=4, members=(2, 4), blocks=(2, 1))
     """
@@ -105,7 +105,7 @@ def axis_group(axis: str, plan: Layout, inputs: Inputs) -> Group:
     parallel_dims.py (dp_shard is faster than dp_replicate).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> axis_group("dp", Plan(tp=2, dp=4), LLAMA)
     Group(ranks=4, members=(4,), blocks=(1,))
     """
@@ -141,7 +141,7 @@ def operation_traffic(operation: Priced, size: Numbers, group: Group) -> Traffic
 
     size: bytes of the buffer, scalar or array (n,). Returns bytes, the mean of the group's ranks. Source: `sent_bytes`.
 
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> four = group(4, 1, TWO_NODES)
     >>> [float(operation_traffic(name, 8.0, four).inside) for name in ("all_gather", "all_to_all", "send")]
     [6.0, 6.0, 8.0]
@@ -157,7 +157,7 @@ def all_to_all_traffic(buffer: Numbers, group: Group) -> Traffic:
     With n ranks, m of which share a block: (m - 1) / n of the buffer inside the domain and (n - m) / n beyond a block.
     group: where the ranks stand; buffer: bytes of one rank, scalar or array (n,). Returns bytes. Source: by definition.
 
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> all_to_all_traffic(16.0, group(16, 1, TWO_NODES))
     Traffic(inside=7.0, across=(8.0,))
     """
@@ -171,7 +171,7 @@ def ring_traffic(size: Numbers, group: Group) -> Traffic:
     size: bytes of one rank, scalar or array (n,); group: where the ranks stand. Returns bytes, the mean of its ranks.
     Source: NCCL's ring visits the ranks of a block one after the other.
 
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> traffic = ring_traffic(8.0, group(16, 1, TWO_NODES))
     >>> float(traffic.inside), [float(level) for level in traffic.across]
     (7.0, [1.0])

@@ -39,7 +39,7 @@ def host_copies(
     L437-459 (one rank: in wait_for_unshard), L770-772 (backward ends when all gradients are there).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> host_copies(Plan(dp=8, zero=3), LLAMA, 1e8, Gathers(1, 1, 1))
     ()
     """

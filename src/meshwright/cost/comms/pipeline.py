@@ -31,7 +31,7 @@ def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
     arXiv:2104.04473, section 4.1 (scatter and gather).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [float(message_bytes(Plan(tp=4, pp=2, sp=sp), LLAMA)) / 2**20 for sp in (False, True)]
     [64.0, 16.0]
     """
@@ -46,7 +46,7 @@ def message_parts(plan: Layout, inputs: Inputs) -> Ints:
     runtime/pipe/engine.py (is_pipe_partitioned), which Megatron-DeepSpeed's model with experts must switch off.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> int(message_parts(Plan(tp=4, pp=2), LLAMA))  # Megatron-core sends every message whole
     1
     """
@@ -86,7 +86,7 @@ def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exch
     overlap_p2p_comm).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> steady, ends, _ = pipeline_exchanges(Plan(pp=4, num_microbatches=8), LLAMA, work=0.1)
     >>> [float(message.times) for message in steady.messages], float(ends.times)  # to either side; fill and drain
     ([8.0, 8.0], 2.0)

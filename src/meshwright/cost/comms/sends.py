@@ -15,7 +15,7 @@ def hop_times(size: Numbers, cluster: Cluster) -> tuple[Floats, ...]:
     T = hop latency + bytes / (efficiency * bandwidth per rank). size: bytes, scalar or array (n,). Returns seconds.
     Source: measured send-receive on H100, inside (348 GB/s) and between nodes (36 GB/s of 50, 17 us).
 
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> [round(1e9 / time / 1e9) for time in hop_times(1e9, TWO_NODES)]  # GB/s inside and between nodes
     [346, 36]
     """
@@ -34,7 +34,7 @@ def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> [round(float(message_time(1e6, group(2, distance, TWO_NODES), TWO_NODES)) * 1e6) for distance in (1, 8)]  # us
     [6, 41]
     """
@@ -51,7 +51,7 @@ def opposite_message_time(size: Numbers, group: Group, cluster: Cluster) -> Floa
     size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> inside, across = (opposite_message_time(1e6, group(2, distance, TWO_NODES), TWO_NODES) for distance in (4, 8))
     >>> bool(across > 5 * inside)  # NVLink and a network card
     True
@@ -68,7 +68,7 @@ def line_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`, each link as often as it is crossed.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> inside, across = hop_times(1e6, TWO_NODES)
     >>> bool(line_time(1e6, group(4, 4, TWO_NODES), TWO_NODES) == 2 * inside + across)
     True
@@ -87,7 +87,7 @@ def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
 
     ranks: scalar or array (n,). Returns bytes/s. Source: `scale_up_mesh` of the accelerator.
 
-    >>> from meshwright.specs.examples import TWO_NODES
+    >>> from meshwright.specs.reading.examples import TWO_NODES
     >>> float(link_bandwidth(4, TWO_NODES))
     450000000000.0
     """

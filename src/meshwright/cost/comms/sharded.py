@@ -43,7 +43,7 @@ def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
     fully_shard (reshard_after_forward).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [bool(gathers_weights(Plan(dp=8, zero=zero), LLAMA)) for zero in (2, 3)]
     [False, True]
     """
@@ -64,7 +64,7 @@ def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints)
     group.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> tuple(map(int, gathers_per_step(Plan(dp=8, zero=3, num_microbatches=4), LLAMA, in_flight=1, stage=0)))
     (4, 4, 4, 0, 0)
     """
@@ -117,7 +117,7 @@ def end_gathers(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> G
     PyTorch 2.13 on a fake process group.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [float(count) for count in end_gathers(Plan(dp=8, zero=3, num_microbatches=4), LLAMA, in_flight=1, stage=0)]
     [4.0, 4.0, 4.0, 0.0, 0.0]
     """
@@ -138,7 +138,7 @@ def unsharded_share(plan: Layout, inputs: Inputs) -> Floats:
     Returns a share. Source: `keeps_last_layer_gathered` of the runtime.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> float(unsharded_share(Plan(dp=8, zero=3), LLAMA))
     0.0
     """
@@ -169,7 +169,7 @@ def sharded_exchanges(
 
     >>> from meshwright.cost.comms.data import shard_messages
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plan, messages = Plan(dp=8, zero=3), shard_messages(Plan(dp=8, zero=3), LLAMA, parameters=1e8)
     >>> times = gathers_per_step(plan, LLAMA, in_flight=1, stage=0)
     >>> exchanges = sharded_exchanges(LLAMA, messages, 1e8, 1e8, forward=0.01, backward=0.02, unsharded=0, times=times)
@@ -224,7 +224,7 @@ def end_exchanges(
 
     >>> from meshwright.cost.comms.data import shard_messages
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plan, messages = Plan(dp=8, zero=3), shard_messages(Plan(dp=8, zero=3), LLAMA, parameters=1e8)
     >>> times = end_gathers(plan, LLAMA, in_flight=1, stage=0)
     >>> exchanges = end_exchanges(LLAMA, messages, 1e8, 1e8, times, Windows(forward=0.01, scatter=0.02))
@@ -258,7 +258,7 @@ def gather_copies_time(
     and bytes counted on a fake process group; _fsdp_param.py (accumulate_unsharded_grad_if_needed).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> times = gathers_per_step(Plan(dp=8, zero=3), LLAMA, in_flight=1, stage=0)
     >>> float(gather_copies_time(LLAMA, 1e8, 1e8, 0, times))  # Megatron gathers into place
     0.0

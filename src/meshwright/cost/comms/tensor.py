@@ -67,7 +67,7 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     2.13 and torchtitan 0.3.0 (models/common/decoder_sharding.py), counted on fake processes.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> counts = layer_collectives(Plan(tp=8, sp=True), LLAMA, kind)
     >>> tuple(map(int, counts.forward)), tuple(map(int, counts.backward)), int(counts.regathers)
@@ -113,7 +113,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
 
     >>> from meshwright.cost.compute.layer import layer_time
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plan, kind = Plan(tp=8, sp=True), LLAMA.model.layer_kinds[0]
     >>> exchanges = layer_tensor_exchanges(plan, LLAMA, kind, layer_time(plan, LLAMA, kind))
     >>> forward = [each for each in exchanges if each.phase == "forward"]
@@ -167,7 +167,7 @@ def hidden_share(plan: Layout, inputs: Inputs) -> Floats:
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.behaviours import with_behaviours
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> inputs = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, ["tensor_parallel_overlap=on"]))
     >>> [float(hidden_share(Plan(tp=8, sp=sp), inputs)) for sp in (False, True)]
     [0.0, 0.5]
@@ -183,7 +183,7 @@ def tensor_region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:
     sequence in order. Returns bytes and seconds. Source: Megatron-LM, tensor_parallel/mappings.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> float(tensor_region(Plan(tp=8, sp=True), LLAMA).enter[0].bytes)  # 2 bytes of 8192 tokens of 4096 elements
     67108864.0
     """
@@ -206,7 +206,7 @@ def whole_gather(region: Region, plan: Layout, inputs: Inputs) -> Messages:
     region: of `tensor_region`; plan: scalar or array (n,). Returns bytes and seconds. Source: `tensor_region`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plan = Plan(tp=8)
     >>> region = tensor_region(plan, LLAMA)
     >>> region.enter[0].seconds, round(whole_gather(region, plan, LLAMA)[0].seconds * 1e3, 2)

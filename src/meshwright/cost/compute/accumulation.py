@@ -11,7 +11,7 @@ from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 def added_gradient_bytes(inputs: Inputs) -> int:
     """Bytes moved per weight to add its 2-byte gradient to a sum of g bytes: 2 + 2 g. Source: by definition.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> added_gradient_bytes(LLAMA)
     10
     """
@@ -28,7 +28,7 @@ def gradient_sum_bytes(inputs: Inputs) -> int:
     optim/gradient_accumulator.py L222; DeepSpeed@edaa72212672 runtime/pipe/engine.py L863-885 and
     runtime/bf16_optimizer.py L356-371, and clear_lp_grads before its d5a7c1e0b (2023-12-21).
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> ways = ("fused", "unfused", "copied", "kept_and_copied")
     >>> [gradient_sum_bytes(LLAMA.replace(runtime=LLAMA.runtime.replace(gradient_accumulation=way))) for way in ways]
     [0, 10, 18, 26]
@@ -52,7 +52,7 @@ def summed_bytes(plan: Layout, inputs: Inputs, parameters: Numbers) -> Floats:
     `gradient_sum_bytes`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> apart = LLAMA.replace(runtime=LLAMA.runtime.replace(gradient_accumulation="unfused"))
     >>> [float(summed_bytes(Plan(zero=zero), apart, 100)) for zero in (1, 2)]
     [1000.0, 0.0]

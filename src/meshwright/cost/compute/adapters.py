@@ -24,7 +24,7 @@ def beside_frozen(blocks: tuple[Gemm, Gemm], inputs: Inputs, kind: LayerKind, ro
     Returns seconds. Source: Hu et al., arXiv:2106.09685, equation 3; peft 0.21.2 tuners/lora/layer.py (Linear.forward).
 
     >>> from meshwright.cost.compute.linear import linear_time
-    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> from meshwright.specs.reading.examples import LLAMA_LORA
     >>> product = linear_time(8192, 4096, 4096, LLAMA_LORA)
     >>> time, _ = beside_frozen((product, product), LLAMA_LORA, LLAMA_LORA.model.layer_kinds[0], 8192)
     >>> bool(time.forward > product.forward), bool(time.weight_gradient < 0.5 * product.weight_gradient)
@@ -61,7 +61,7 @@ def adapter_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, rows: Numbers
     on fake tensors.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> from meshwright.specs.reading.examples import LLAMA_LORA
     >>> traffic = adapter_traffic(Plan(), LLAMA_LORA, LLAMA_LORA.model.layer_kinds[0], 8192)
     >>> bool(traffic.attention.backward > traffic.attention.forward > 0)
     True

@@ -38,7 +38,7 @@ def unaligned_slowdown(
     1 or more. Source: the accelerator's kernel table; NVIDIA CUDA C++ programming guide, tensor
     memory access (strides that are multiples of 16 bytes) and cp.async.
 
-    >>> from meshwright.specs.examples import H100
+    >>> from meshwright.specs.reading.examples import H100
     >>> [float(slowdown) for slowdown in unaligned_slowdown(50304, 1600, H100)]
     [1.0, 1.0, 1.0]
     >>> [float(slowdown) for slowdown in unaligned_slowdown(50257, 1600, H100)]

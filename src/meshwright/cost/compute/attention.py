@@ -71,7 +71,7 @@ def padding_bytes(head_dim: int, value_head_dim: int, shard: Shard, accelerator:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import H100, LLAMA
+    >>> from meshwright.specs.reading.examples import H100, LLAMA
     >>> shard = layer_shard(Plan(tp=8), LLAMA, LLAMA.model.layer_kinds[0])
     >>> elements = shard.tokens * (shard.query + shard.key + shard.value + shard.core)
     >>> [float(padding_bytes(head, head, shard, H100) / elements) for head in (128, 108)]
@@ -122,7 +122,7 @@ def fused_attention_time(
     Source: fitted to 24k measured kernels of head size 128 (aiconfigurator).
     Published error: 4-7 % median, 14-19 % p90.
 
-    >>> from meshwright.specs.examples import H100
+    >>> from meshwright.specs.reading.examples import H100
     >>> seconds = fused_attention_time(1, 32, 256, 8192, None, H100, H100.peak_flops["bf16"])
     >>> round(float(seconds) * 1e3, 2), round(2 * 32 * 256 * 8192**2 / 2 / float(seconds) / 1e12)  # ms, TFLOP/s
     (0.98, 562)
@@ -154,7 +154,7 @@ def eager_attention_time(
     peak_flops: FLOP/s; score_bytes: moved per score. Returns seconds. Source: Megatron-LM before flash attention, fused
     scale-mask-softmax-dropout.
 
-    >>> from meshwright.specs.examples import H100
+    >>> from meshwright.specs.reading.examples import H100
     >>> from meshwright.specs.runtime.device import PassBytes
     >>> score_bytes = PassBytes(forward=12, backward=16)
     >>> times = eager_attention_time(1, 32, 128, 128, 2048, H100, H100.peak_flops["bf16"], score_bytes)

@@ -26,7 +26,7 @@ def elementwise_time(size: Numbers, accelerator: Accelerator) -> Floats:
     size: bytes read plus written, scalar or array (n,). Returns seconds.
     Source: roofline (Williams et al., 2009); the efficiency stands in the accelerator's kernel table.
 
-    >>> from meshwright.specs.examples import H100
+    >>> from meshwright.specs.reading.examples import H100
     >>> round(elementwise_time(1e9, H100) * 1e3, 3), H100.memory_bandwidth
     (0.373, 3350000000000.0)
     """
@@ -66,7 +66,7 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
     >>> from meshwright.cost.compute.linear import projections
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
     >>> traffic = moved_bytes(Plan(), LLAMA, kind, shard, projections(LLAMA, kind, shard))
@@ -121,7 +121,7 @@ def repeated_bytes(
     >>> from meshwright.cost.repeated import repeated_parts
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard, repeated = layer_shard(Plan(), LLAMA, kind), repeated_parts(Plan(), kind)
     >>> [float(size) for size in repeated_bytes(repeated, LLAMA, kind, shard, projections(LLAMA, kind, shard))]
@@ -150,7 +150,7 @@ def residual_sum_bytes(inputs: Inputs, shard: Shard) -> Floats:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA  # 8192 tokens of 4096 elements
+    >>> from meshwright.specs.reading.examples import LLAMA  # 8192 tokens of 4096 elements
     >>> shard = layer_shard(Plan(tp=8, sp=True), LLAMA, LLAMA.model.layer_kinds[0])
     >>> float(residual_sum_bytes(LLAMA, shard)) / (8192 / 8 * 4096)  # two read and one written, of 2 bytes
     6.0
@@ -163,7 +163,7 @@ def norm_passes(inputs: Inputs) -> PassBytes:
 
     Returns bytes. Source: `elementwise_kernels` of the runtime.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> norm_passes(LLAMA) == LLAMA.runtime.elementwise_bytes.rms_norm
     True
     """

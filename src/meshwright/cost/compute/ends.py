@@ -40,7 +40,7 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     (n,). Returns seconds. Source: torch, embedding_dense_backward; Megatron-LM's main_grad hook.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> time = embedding_time(Plan(tp=8), LLAMA)
     >>> float(time.forward.gemm), bool(time.backward.elementwise > time.forward.elementwise)
     (0.0, True)
@@ -69,7 +69,7 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     GradAccumulator); torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param.py L802-821.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> round(float(head_time(Plan(tp=8), LLAMA).forward.total) * 1e3, 2)
     3.86
     """
@@ -117,7 +117,7 @@ def prediction_time(plan: Layout, inputs: Inputs) -> EndTime:
     Source: Megatron-LM, core/transformer/multi_token_prediction.py, _get_embeddings and _concat_embeddings.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> time = prediction_time(Plan(tp=8), LLAMA)
     >>> bool(time.backward.gemm > 1.5 * time.forward.gemm)  # two products for one
     True

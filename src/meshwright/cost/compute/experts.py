@@ -62,7 +62,7 @@ def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
     plan: scalar or array (n,). Returns elements and counts. Source: `routed_rows`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> [round(float(size)) for size in expert_shard(Plan(dp=8, ep=8), MIXTRAL, kind)]
     [4096, 10850, 1, 14336, 28672]
@@ -91,7 +91,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     token_dispatcher.py, experts.py (TEGroupedMLP).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> both, one = (expert_time(Plan(dp=8, ep=ep), MIXTRAL, kind) for ep in (4, 8))
     >>> bool(both.forward.permute.moved_bytes > one.forward.permute.moved_bytes)  # two experts a rank: rows are sorted

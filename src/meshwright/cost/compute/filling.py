@@ -21,7 +21,7 @@ def filled_bytes(inputs: Inputs, kind: LayerKind, shard: Shard, linears: Project
     >>> from meshwright.cost.compute.linear import projections
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
     >>> block = filled_bytes(LLAMA, kind, shard, projections(LLAMA, kind, shard)).feed_forward
@@ -43,7 +43,7 @@ def filled_row_bytes(inputs: Inputs, width: Numbers) -> Numbers:
     """The same of what a pass puts out of one routed row; 0 where nothing is filled. width: elements, scalar or array
     (n,). Returns bytes. Source: as `filled_bytes`.
 
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> ways = ("on", "filled")
     >>> [filled_row_bytes(MIXTRAL.replace(runtime=MIXTRAL.runtime.replace(deterministic=how)), 4096) for how in ways]
     [0, 8192]
@@ -56,7 +56,7 @@ def filled_gradient_bytes(inputs: Inputs) -> int:
 
     Source: as `filled_bytes`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> ways = ("fused", "unfused")
     >>> changed = [LLAMA.runtime.replace(deterministic="filled", gradient_accumulation=way) for way in ways]
     >>> [filled_gradient_bytes(LLAMA.replace(runtime=each)) for each in changed]

@@ -51,7 +51,7 @@ def gemm_time(
     Published error on held-out shapes: tile form 2.6-5.0 % median, 7-15 % p90; simple form 4-7 % median; fp8 2.1-6.0 %
     and nvfp4 3.2-4.2 % median in the tile form.
 
-    >>> from meshwright.specs.examples import H100
+    >>> from meshwright.specs.reading.examples import H100
     >>> seconds = float(gemm_time(8192, 8192, 8192, H100, H100.peak_flops["bf16"]))
     >>> round(seconds * 1e3, 2), round(2 * 8192**3 / seconds / 1e12)  # ms, TFLOP/s
     (1.45, 757)

@@ -38,7 +38,7 @@ def issue_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> IssueTime:
     and unbound_host_slowdown where ranks are not bound to cores.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> [round(float(seconds) * 1e3, 2) for seconds in issue_time(Plan(dp=8, ep=4), MIXTRAL, kind)]  # 2 experts, bf16
     [4.14, 2.51, 0.04]

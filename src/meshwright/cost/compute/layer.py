@@ -77,7 +77,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     plan: scalar or array (n,). Returns seconds.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> layer = layer_time(Plan(tp=8, sp=True), LLAMA, LLAMA.model.layer_kinds[0])
     >>> [round(float(work.total) * 1e3, 2) for work in (layer.forward, layer.backward, layer.recompute)]
     [1.0, 2.09, 0.0]

@@ -58,7 +58,7 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
     rows, outputs, features: elements, scalar or array (n,). Returns seconds. Source: `gemm_time`; Megatron-LM,
     tensor_parallel/layers.py (gradient_accumulation_fusion).
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [round(float(seconds) * 1e3, 2) for seconds in linear_time(8192, 14336, 4096, LLAMA)]
     [1.43, 1.4, 1.48]
     """
@@ -95,7 +95,7 @@ def products_time(
     linear: elements, scalar or array (n,); unaligned: of each product, shares; accelerator, peak_flops, element_bytes,
     number_format, groups, sustained: as of `gemm_time`. Returns seconds. Source: `linear_time`.
 
-    >>> from meshwright.specs.examples import H100
+    >>> from meshwright.specs.reading.examples import H100
     >>> from meshwright.cost.compute.alignment import ALIGNED
     >>> time = products_time(Linear(8192, 14336, 4096), ALIGNED, H100, H100.peak_flops["bf16"], element_bytes=2)
     >>> bool(time.forward == gemm_time(8192, 14336, 4096, H100, H100.peak_flops["bf16"]))
@@ -132,7 +132,7 @@ def projection_times(linears: Projections, inputs: Inputs) -> Products:
 
     linears: elements, scalar or array (n,). Returns seconds. Source: `linear_time`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> up, down, output = Linear(8192, 28672, 4096), Linear(8192, 4096, 14336), Linear(8192, 4096, 4096)
     >>> _, block, _ = projection_times(Projections((), (), output, (up, down)), LLAMA)
     >>> bool(block[1].forward == linear_time(8192, 4096, 14336, LLAMA).forward)
@@ -162,7 +162,7 @@ def projections(inputs: Inputs, kind: LayerKind, shard: Shard) -> Projections:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(tp=8), LLAMA, kind)
     >>> [(float(each.outputs), float(each.features)) for each in projections(LLAMA, kind, shard).feed_forward]
@@ -190,7 +190,7 @@ def runtime_products(inputs: Inputs, kind: LayerKind, shard: Shard) -> Projectio
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA  # under Megatron-core, which fuses both
+    >>> from meshwright.specs.reading.examples import LLAMA  # under Megatron-core, which fuses both
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(tp=8), LLAMA, kind)
     >>> runtime_products(LLAMA, kind, shard) == projections(LLAMA, kind, shard)

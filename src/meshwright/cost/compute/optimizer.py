@@ -32,7 +32,7 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     host Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py, and DeepSpeed, runtime/zero/stage_1_and_2.py (step).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [round(float(optimizer_time(Plan(dp=8, zero=zero), LLAMA, 1e9)) * 1e3, 2) for zero in (0, 1)]
     [15.49, 3.36]
     """
@@ -77,7 +77,7 @@ def host_time(plan: Layout, inputs: Inputs, owned: Numbers, bytes_moved: Numbers
     gradient is read, a weight and two moments are read and written.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> rate = LLAMA.runtime.host.updated_parameters_per_s
     >>> float(host_time(Plan(dp=8, zero=1), LLAMA, rate / 8, 28))
     1.0

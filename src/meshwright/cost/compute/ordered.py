@@ -20,7 +20,7 @@ def ordered_workspace(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> runtimes = (LLAMA.runtime.replace(deterministic=how) for how in ("off", "on"))
     >>> shard = layer_shard(Plan(), LLAMA, LLAMA.model.layer_kinds[0])
     >>> [float(ordered_workspace(Plan(), LLAMA.replace(runtime=each), shard)) / 2**30 for each in runtimes]
@@ -44,7 +44,7 @@ def ordered_backward(time: Floats, plan: Layout, inputs: Inputs, kind: LayerKind
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind, plan = LLAMA.model.layer_kinds[0], Plan()
     >>> shard = layer_shard(plan, LLAMA, kind)
     >>> ways = [LLAMA.replace(runtime=LLAMA.runtime.replace(deterministic=how)) for how in ("off", "on", "filled")]

@@ -17,7 +17,7 @@ def slowdown(inputs: Inputs) -> float:
     Returns a share. Source: catalog/fitted.toml; `site_derate` of the cluster; `slowest_of_cluster`.
 
     >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> from meshwright.specs.reading.inputs import read_inputs
     >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
     >>> slowdown(inputs) == inputs.constants["hopper"] * slowest_of_cluster(inputs)
     True
@@ -30,7 +30,7 @@ def slowest_of_cluster(inputs: Inputs) -> float:
 
     Returns a share. Source: `slowest_rank`; `speed_deviation` of the accelerator's kernel table.
 
-    >>> from meshwright.specs.examples import LLAMA  # 8 H100
+    >>> from meshwright.specs.reading.examples import LLAMA  # 8 H100
     >>> round(slowest_of_cluster(LLAMA), 3)
     1.021
     """
@@ -60,7 +60,7 @@ def usual_slowdown(inputs: Inputs) -> float:
 
     Returns a share, the product of the constants of `constants_of`. Source: catalog/fitted.toml.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> usual_slowdown(LLAMA) == LLAMA.constants["hopper"]
     True
     """
@@ -72,7 +72,7 @@ def expert_slowdown(inputs: Inputs) -> float:
 
     Returns a share. Source: catalog/fitted.toml.
 
-    >>> from meshwright.specs.examples import MIXTRAL  # on H100, whose grouped products are measured
+    >>> from meshwright.specs.reading.examples import MIXTRAL  # on H100, whose grouped products are measured
     >>> expert_slowdown(MIXTRAL)
     1.0
     """
@@ -85,7 +85,7 @@ def older_attention_slowdown(inputs: Inputs) -> float:
 
     Returns a share. Source: catalog/fitted.toml.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> older_attention_slowdown(LLAMA)  # takes the newest
     1.0
     """
@@ -102,7 +102,7 @@ def sustained_slowdown(inputs: Inputs, number_format: NumberFormat, slower: floa
     has a limit of its own. Source: the kernel table's `sustained`, the accelerator's `power`.
 
     >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> from meshwright.specs.reading.inputs import read_inputs
     >>> capped = {"accelerator": "h100", "gpus_per_node": 8, "power_limit_w": 500}
     >>> for cluster in ("1x8:h100", capped):
     ...     inputs = read_inputs("llama-3.1-8b", cluster, Job(sequence_length=8192, global_batch=64))
@@ -119,7 +119,7 @@ def sustained_attention_slowdown(inputs: Inputs, older: float) -> float:
     older: time of the runtime's generation of kernels over the table's. Returns a share. Source: `sustained` of the
     accelerator's kernel table.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> sustained_attention_slowdown(LLAMA, 1.0)  # 0.76 of the FLOP/s of products are within 700 W
     1.0
     """
@@ -143,7 +143,7 @@ def constants_of(inputs: Inputs) -> tuple[str, ...]:
     """Names of the fitted constants that all kernels have: those that the accelerator's kernel table and the runtime
     name. Returns names. Source: catalog/fitted.toml.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> constants_of(LLAMA)
     ('hopper',)
     """

@@ -68,7 +68,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     of Transformer Engine's modules; PyTorch 2.13's, counted on fake tensors and equal to the byte.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> saved = layer_memory(Plan(tp=8, sp=True), LLAMA, LLAMA.model.layer_kinds[0]).saved
     >>> float(saved) / (8192 * 4096 / 8)  # of s b h / t: 12 + 4 k/a + 6 f/h, and 4 a / h bytes of log-sum-exp
     34.03125
@@ -138,7 +138,7 @@ def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.recompute_modules import RecomputeModules
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plan = Plan(recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModules.CORE_ATTENTION)
     >>> kind, saved = LLAMA.model.layer_kinds[0], Saved(*(8.0 for _ in Saved._fields))
     >>> float(recomputed_bytes(plan, LLAMA, kind, layer_shard(plan, LLAMA, kind), saved))  # of the core
@@ -219,7 +219,7 @@ def context_transit_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> float(context_transit_bytes(Plan(), LLAMA, layer_shard(Plan(), LLAMA, LLAMA.model.layer_kinds[0])))
     0.0
     """

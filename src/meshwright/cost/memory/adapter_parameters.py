@@ -17,7 +17,7 @@ def adapter_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Int
     plan: scalar or array (n,); ranks: n, a count. Returns a count. Source: `sharded_layer_parameters`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> from meshwright.specs.reading.examples import LLAMA_LORA
     >>> float(adapter_parameters(Plan(), LLAMA_LORA, LLAMA_LORA.model.layer_kinds[0], 1))
     1310720.0
     """
@@ -31,7 +31,7 @@ def gathered_adapter_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -
     plan: scalar or array (n,). Returns a count. Source: `gathered_layer_parameters`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> from meshwright.specs.reading.examples import LLAMA_LORA
     >>> plan, kind = Plan(dp=64, zero=3), LLAMA_LORA.model.layer_kinds[0]
     >>> padded = gathered_adapter_parameters(plan, LLAMA_LORA, kind)  # 64 ranks divide 16 rows
     >>> bool(padded > 2 * adapter_parameters(plan, LLAMA_LORA, kind, 1))

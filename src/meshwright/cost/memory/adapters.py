@@ -24,7 +24,7 @@ def kept_beside_frozen(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Sha
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> from meshwright.specs.reading.examples import LLAMA_LORA
     >>> kind, plans = LLAMA_LORA.model.layer_kinds[0], (Plan(), Plan(dp=8, zero=3))
     >>> shards = [layer_shard(plan, LLAMA_LORA, kind) for plan in plans]
     >>> cast, shared = (kept_beside_frozen(plan, LLAMA_LORA, kind, shard) for plan, shard in zip(plans, shards))

@@ -62,7 +62,7 @@ def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
     Source: NVIDIA/nccl issues 964 and 1685 (0.55 GB for each communicator of collectives); verl PR 6408.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> float(communicator_bytes(Plan(tp=2, pp=2, dp=2), LLAMA)) / 1e9
     2.5
     """

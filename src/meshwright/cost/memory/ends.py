@@ -54,7 +54,7 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     torchtitan 0.3.0, components/loss.py, ChunkedLossWrapper, counted with PyTorch 2.13 on fake tensors; `loss_pieces`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> head = head_memory(Plan(tp=8, sp=True), LLAMA)
     >>> float(head.saved) / (8192 * 4096 / 8), float(head.working) / 2**30
     (4.0, 0.80078125)
@@ -101,7 +101,7 @@ def token_bytes(plan: Layout, inputs: Inputs) -> Floats:
     plan: scalar or array (n,). Returns bytes. Source: torch, int64 tensors.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> token_bytes(Plan(), LLAMA)
     196608.0
     """

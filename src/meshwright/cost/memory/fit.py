@@ -109,7 +109,7 @@ def bounds(allocated: Floats, reserved: Floats, communicators: Floats, inputs: I
     experts are as unequal as in one of ten training runs, and as much less where they are as equal, bytes. Returns
     bytes. Source: reserved over allocated of SimuMax's B200 runs.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [round(float(size) / 1e9) for size in bounds(50e9, 54e9, 2e9, LLAMA)]
     [52, 56, 61]
     """
@@ -140,7 +140,7 @@ def verdict(
     one of ten does, at risk between. allocated, reserved, communicators, routing: as in `bounds`, bytes, scalar or
     array (n,). Returns codes. Source: `bounds`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [str(Verdict(int(verdict(size, 1.1 * size, 2e9, LLAMA)))) for size in (50e9, 74e9, 90e9)]
     ['safe', 'at-risk', 'out-of-memory']
     """
@@ -150,7 +150,7 @@ def verdict(
 def verdict_within(limits: Bounds, inputs: Inputs) -> IntColumn:
     """The same of bounds; limits: bytes, scalar or array (n,). Returns codes. Source: `verdict`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> str(Verdict(int(verdict_within(Bounds(70e9, 75e9, 80e9), LLAMA))))
     'safe'
     """
@@ -178,7 +178,7 @@ def fit_of(memory: Components[float], inputs: Inputs, routing: float = 0.0) -> F
 
     >>> from meshwright.cost.step import estimate_each
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> (estimate,) = estimate_each([Plan(tp=8, num_microbatches=64)], LLAMA)
     >>> str(fit_of(estimate.memory, LLAMA).verdict)
     'safe'
@@ -219,7 +219,7 @@ def eighty_percent_usage(states_and_activations: Floats, inputs: Inputs) -> Floa
 
     states_and_activations: bytes, scalar or array (n,). Returns a share. Source: Fujii et al., arXiv:2411.06465.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> eighty_percent_usage(60e9, LLAMA)
     0.75
     """
@@ -232,7 +232,7 @@ def eighty_percent_verdict(states_and_activations: Floats, inputs: Inputs) -> In
     It applies to weights, gradients, optimizer states and activations alone; above 80 % a run may still succeed.
     states_and_activations: bytes, scalar or array (n,). Returns codes.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [str(Verdict(int(eighty_percent_verdict(size, LLAMA)))) for size in (60e9, 70e9, 90e9)]
     ['safe', 'at-risk', 'out-of-memory']
     """

@@ -212,7 +212,7 @@ def waiting_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     megatron/core/weight_grad_store.py (put).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> float(waiting_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
     34.0
     """
@@ -231,7 +231,7 @@ def waiting_share(plan: Layout, inputs: Inputs) -> Floats:
     plan: scalar or array (n,). Returns a share. Source: `waiting_bytes`, `layer_memory`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> 0 < float(waiting_share(Plan(), LLAMA)) <= 1
     True
     """

@@ -39,7 +39,7 @@ def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     Source: Megatron-LM, tensor_parallel/layers.py. Megatron-core's own GPTModel holds exactly as many.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [int(layer_parameters(Plan(tp=tp), LLAMA, LLAMA.model.layer_kinds[0])) for tp in (1, 8)]
     [218112000, 27271168]
     """
@@ -54,7 +54,7 @@ def expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     Source: Megatron-LM, core/transformer/moe/experts.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> int(expert_parameters(Plan(dp=8, ep=8), MIXTRAL, MIXTRAL.model.layer_kinds[0]))  # 3 x 4096 x 14336
     176160768
     """
@@ -70,7 +70,7 @@ def product_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     moe/experts.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> int(product_parameters(Plan(tp=8), LLAMA, LLAMA.model.layer_kinds[0]))  # 4096 x 14336 / 8
     7340032
     """
@@ -87,7 +87,7 @@ def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
     Source: Megatron-LM, language_module.py, setup_embeddings_and_output_layer.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> tuple(map(int, end_parameters(Plan(tp=8), LLAMA)))
     (66060288, 66064384)
     """
@@ -105,7 +105,7 @@ def prediction_parameters(plan: Layout, inputs: Inputs) -> Ints:
     plan: scalar or array (n,). Returns a count. Source: `mtp_weights`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> int(prediction_parameters(Plan(tp=8), LLAMA))  # predicts one token
     0
     """
@@ -122,7 +122,7 @@ def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, rank
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param.py (_init_sharded_param: chunks of dim 0, padded).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> int(sharded_layer_parameters(Plan(dp=8, zero=3), LLAMA, LLAMA.model.layer_kinds[0], 8))
     27264000
     """
@@ -138,7 +138,7 @@ def gathered_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> 
     (padded_sharded_param_size) and _fsdp_collectives.py (foreach_all_gather, foreach_reduce).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> tuple(map(int, gathered_layer_parameters(Plan(dp=8, zero=3), LLAMA, LLAMA.model.layer_kinds[0])))
     (218112000, 0)
     """
@@ -156,7 +156,7 @@ def gathered_end_parameters(plan: Layout, inputs: Inputs) -> GatheredEnds:
     utils/fsdp_utils.py L857-885 (fsdp2_prepare_model); transformers 5.23 models/gpt2/modeling_gpt2.py (wpe).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> tuple(map(int, gathered_end_parameters(Plan(dp=8, zero=3), LLAMA)))
     (0, 525336576, 525340672)
     """
@@ -176,7 +176,7 @@ def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ran
     Source: torchtitan 0.3.0, distributed/fsdp.py L209-308.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> whole = expert_parameters(Plan(dp=8), MIXTRAL, kind)
     >>> float(sharded_expert_parameters(Plan(dp=8, zero=3), MIXTRAL, kind, ranks=8) / whole)
@@ -201,7 +201,7 @@ def splits_experts(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -
     distributed/fsdp.py L209-308.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> bool(splits_experts(Plan(dp=8, zero=3), MIXTRAL, kind, ranks=8))  # Megatron divides flat buffers
     False
@@ -218,7 +218,7 @@ def sharded_end_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> EndPara
     plan: scalar or array (n,); ranks: n, a count. Returns counts. Source: `sharded_layer_parameters`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> tuple(map(float, sharded_end_parameters(Plan(dp=8, zero=3), LLAMA, ranks=8)))  # an eighth
     (65667072.0, 65667584.0)
     """
@@ -237,7 +237,7 @@ def parted_embedding_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> Fl
     them again); torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param_group.py (both stay parameters of its unit).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> float(parted_embedding_parameters(Plan(tp=8), LLAMA, 1))
     0.0
     """
@@ -252,7 +252,7 @@ def sharded_parameters(weights: Iterable[Weight], plan: Layout, inputs: Inputs, 
     plan: scalar or array (n,); ranks: n, a count. Returns a count. Source: `sharded_layer_parameters`.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> float(sharded_parameters(head_weights(LLAMA.model), Plan(), LLAMA, 8))
     65667584.0
     """

@@ -18,7 +18,7 @@ def table_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     Source: torchtitan 0.3.0, models/common/rope.py L117 (a buffer of every attention layer), L312 (cosines and sines).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> float(table_bytes(Plan(), LLAMA, kind))  # Megatron keeps one for all layers
     0.0
@@ -38,7 +38,7 @@ def table_copy_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> float(table_copy_bytes(LLAMA, kind, layer_shard(Plan(), LLAMA, kind)))  # Megatron copies none
     0.0

@@ -55,7 +55,7 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
     >>> float(norm_bytes(LLAMA, kind, shard)) / (8192 * 4096)  # two inputs and two outputs of 2 bytes
@@ -84,7 +84,7 @@ def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
     >>> outputs = norm_outputs(LLAMA, kind, shard)
@@ -114,7 +114,7 @@ def attention_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
     >>> float(attention_bytes(LLAMA, kind, shard)) / (8192 * 4096)  # 2 (q + k + v + output): 1 + 1/4 + 1/4 + 1
@@ -138,7 +138,7 @@ def expanded_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
     >>> float(expanded_bytes(LLAMA, kind, shard)) / (8192 * 4096)  # 2 (q + k + v): 1 + 1/4 + 1/4
@@ -155,7 +155,7 @@ def output_bytes(inputs: Inputs, shard: Shard) -> Floats:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
     >>> float(output_bytes(LLAMA, shard))  # in bf16 the next product keeps it
@@ -172,7 +172,7 @@ def core_bytes(inputs: Inputs, shard: Shard) -> Floats:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
     >>> float(core_bytes(LLAMA, shard)) / 8192  # 32 heads
@@ -191,7 +191,7 @@ def feed_forward_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
     >>> float(feed_forward_bytes(LLAMA, kind, shard)) / (8192 * 14336)  # gate, up and product
@@ -213,7 +213,7 @@ def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     router.py and experts.py (the chosen experts' weights are applied inside the activation: no output is kept).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> bytes_of_row = float(expert_bytes(Plan(dp=8, ep=8), MIXTRAL, kind)) / 8192
     >>> bytes_of_row > 2 * (4096 + 3 * 14336)  # input, gate, up and product
@@ -242,7 +242,7 @@ def weighing_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     models/qwen3_moe/modeling_qwen3_moe.py (Qwen3MoeTopKRouter); counted with PyTorch 2.13 on fake tensors.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> float(weighing_bytes(Plan(dp=8, ep=8), MIXTRAL, kind)) < 4096 * 2 * 4096  # Megatron keeps no outputs
     True
@@ -261,7 +261,7 @@ def product_bytes(inputs: Inputs, gated: bool) -> float:
 
     gated: whether it is the product of two. Returns bytes. Source: `layer_memory`.
 
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> product_bytes(LLAMA, gated=True)
     2.0
     """
@@ -274,7 +274,7 @@ def clamped_bytes(inputs: Inputs, kind: LayerKind) -> float:
 
     Returns bytes. Source: `clamped_activation_kept` of the runtime's element-wise kernels.
 
-    >>> from meshwright.specs.examples import MIXTRAL
+    >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> clamped_bytes(MIXTRAL, MIXTRAL.model.layer_kinds[0])
     0.0
     """

@@ -57,7 +57,7 @@ def stage_parameters(plans: Layout, stages: Stages, inputs: Inputs) -> StagePara
 
     >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> pipelines, _ = pipelines_of(Plans.of([Plan(pp=2)]), LLAMA, keep_all_stages=True)
     >>> counts = stage_parameters(pipelines.plans, pipelines.stages, LLAMA)
     >>> round(float(counts.dense.sum()) / 1e9, 2)  # billion, of both stages
@@ -85,7 +85,7 @@ def stage_adapters(plans: Layout, stages: Stages, inputs: Inputs, ranks: Ints) -
 
     >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA_LORA
+    >>> from meshwright.specs.reading.examples import LLAMA_LORA
     >>> pipelines, _ = pipelines_of(Plans.of([Plan()]), LLAMA_LORA, keep_all_stages=True)
     >>> float(stage_adapters(pipelines.plans, pipelines.stages, LLAMA_LORA, 1).sum())
     41943040.0

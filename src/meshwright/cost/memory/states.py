@@ -67,7 +67,7 @@ def state_bytes(
     of stage_1_and_2.py and stage3.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> states = state_bytes(Plan(dp=8, zero=1), LLAMA, 1e9, layer=2e8, ends=0, ranks=8)
     >>> [float(size) / 1e9 for size in states[:3]]  # 2 + 4 + 12 / 8 bytes a parameter
     [2.0, 4.0, 1.5]
@@ -105,7 +105,7 @@ def bucket_bytes(plan: Layout, inputs: Inputs) -> tuple[Floats, Floats]:
     where communication overlaps; reduce_gradients: one under a pipeline), stage3.py (one).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> [float(size) for size in bucket_bytes(Plan(dp=8, zero=1), LLAMA)]  # Megatron has none
     [0.0, 0.0]
     """

@@ -154,7 +154,7 @@ def output_gradient_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floa
     stage_backward_input keep them until stage_backward_weight; counted on a fake process group.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> float(output_gradient_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
     25.0
     """
@@ -179,7 +179,7 @@ def input_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Float
     plan: scalar or array (n,). Returns bytes. Source: `output_gradient_bytes`; counted on a fake process group.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> float(input_backward_bytes(Plan(), LLAMA, kind)) / (8192 * 4096)  # those of outputs, and three residuals
     31.0
@@ -199,7 +199,7 @@ def weight_input_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     (stage_backward_weight runs the nodes of linear layers and norms alone); counted on a fake process group.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> float(weight_input_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
     15.0
     """

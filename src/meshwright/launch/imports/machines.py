@@ -10,8 +10,8 @@ from meshwright.launch.forms import Fields
 from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.cluster import read_cluster
 
 _NODES = ("--nnodes", "--num_nodes", "--num_machines", "--nodes", "-N", "num_machines", "trainer.num_nodes")
 _PER_NODE = ("--nproc_per_node", "--nproc-per-node", "--num_gpus", "--gpus-per-node", "--npernode", "trainer.devices")

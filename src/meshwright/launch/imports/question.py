@@ -47,7 +47,7 @@ from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 
 

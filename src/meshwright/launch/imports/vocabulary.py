@@ -9,7 +9,7 @@ from importlib import resources
 
 from meshwright.errors import UnknownName
 from meshwright.specs import catalog
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 
 _TUNED = re.compile(r"(-Instruct|-Base|-Chat|-Thinking|-BF16|-hf|-\d{4}|-v0\.\d)+$", re.IGNORECASE)
 """What follows the sizes in the names of models of one architecture."""

@@ -15,7 +15,7 @@ def options_of(inputs: Inputs) -> tuple[str, ...]:
     """The options of a question, as commands take them: its runtime, what is not usual of its job, and replaced
     behaviours.
 
-    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> from meshwright.specs.reading.inputs import read_inputs
     >>> from meshwright.specs.job import Job
     >>> options_of(read_inputs("llama-3.1-8b", "2x8:h100", Job(sequence_length=4096, global_batch=64)))
     ('--runtime megatron-core', '--precision bf16')

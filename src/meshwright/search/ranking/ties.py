@@ -111,7 +111,7 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     megatron/core/transformer/moe/README.md, guideline 4.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
+    >>> from meshwright.specs.reading.examples import LLAMA
     >>> plans = [Plan(tp=8, sp=True, dp=8, zero=1), Plan(tp=4, sp=True, pp=2, dp=8, chunk_layers=(5, 3))]
     >>> complexity(Plans.of(plans), LLAMA).tolist()
     [2, 15]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from meshwright.errors import LONGEST, Fault, InvalidInput, InvalidSpec, quoted
-from meshwright.specs.toml_lines import TomlLines
+from meshwright.specs.reading.toml_lines import TomlLines
 
 Value = TypeVar("Value")
 Where = tuple[str | int, ...]

@@ -14,13 +14,13 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.model import Model
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.model import read_model
+from meshwright.specs.reading.toml_lines import TomlLines
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.sweep.faults import Faults, Where
 from meshwright.specs.sweep.jobs import read_jobs
 from meshwright.specs.sweep.sweep import Framework, Named, Sweep
-from meshwright.specs.toml_lines import TomlLines
 from meshwright.text_files import read_text, unreadable
 from meshwright.units import MOST_PRICE, is_price
 

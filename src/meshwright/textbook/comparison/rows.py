@@ -16,8 +16,8 @@ from meshwright.layout.named import plan_of
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.inputs import read_inputs
 from meshwright.units import GIGA
 
 MOST = 10**7

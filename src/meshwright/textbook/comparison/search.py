@@ -14,8 +14,8 @@ from meshwright.layout.named import plan_of
 from meshwright.search.find import find
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.read_inputs import read_inputs
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.inputs import read_inputs
+from meshwright.specs.reading.model import read_model
 from meshwright.textbook.derive import cluster_metadata_of, model_metadata_of
 from meshwright.textbook.searcher import Degrees
 

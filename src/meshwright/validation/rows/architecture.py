@@ -9,7 +9,7 @@ from meshwright.errors import InvalidInput, NotModelled, UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LayerKind, Mlp, Model
-from meshwright.specs.read_model import catalogued_model
+from meshwright.specs.reading.model import catalogued_model
 from meshwright.specs.weights import parameter_count
 from meshwright.validation.rows.settings import document
 from meshwright.validation.rows.table import Row

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from meshwright.errors import InvalidInput, NotModelled
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
-from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.reading.accelerator import read_accelerator
 from meshwright.validation.rows.architecture import architectures, catalogue_model, differences, sizes_of
 from meshwright.validation.rows.clusters import with_cluster
 from meshwright.validation.rows.settings import base_runtime

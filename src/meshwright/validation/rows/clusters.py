@@ -8,8 +8,8 @@ from typing import Any
 
 from meshwright.errors import NotModelled, quoted
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.cluster import read_cluster
 from meshwright.validation.rows.table import Row
 
 BESIDE = ("inter_node_GBps_per_gpu", "power_limit_w")

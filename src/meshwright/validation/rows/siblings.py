@@ -9,8 +9,8 @@ from functools import cache
 from meshwright.errors import InvalidInput, UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.choices import RECOMPUTE_NAMES, Recompute
-from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.model import read_model
 from meshwright.validation.rows.meanings import meanings
 from meshwright.validation.rows.released import HALF, as_released
 from meshwright.validation.rows.said import Taken, said_layers, said_stage, with_behaviours_over, with_said_recipe

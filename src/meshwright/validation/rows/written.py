@@ -15,8 +15,8 @@ from meshwright.specs.choices import RECOMPUTE_NAMES, Recompute
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.recompute_modules import names_of
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.units import GIGA

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshwright.errors import LONGEST, NotModelled, UnknownName, quoted
-from meshwright.specs.huggingface.families import FAMILIES, family
+from meshwright.specs.reading.huggingface.families import FAMILIES, family
 
 _LINEAR = "linear attention layers"
 _MAMBA = "Mamba layers"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshwright.specs.huggingface.families.deepseek import SharedMixture
-from meshwright.specs.huggingface.keys import Count, Flag
 from meshwright.specs.model import Attention
+from meshwright.specs.reading.huggingface.families.deepseek import SharedMixture
+from meshwright.specs.reading.huggingface.keys import Count, Flag
 
 
 class Glm4Moe(SharedMixture):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from meshwright.errors import InvalidInput, InvalidSpec
 from meshwright.specs import catalog
 from meshwright.specs.cluster import MAX_GPUS
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
 
 
 @pytest.mark.parametrize(

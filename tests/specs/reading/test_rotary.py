@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from meshwright.specs.huggingface.rotary import rotary_factor
-from meshwright.specs.huggingface.values import config_values
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.huggingface.rotary import rotary_factor
+from meshwright.specs.reading.huggingface.values import config_values
+from meshwright.specs.reading.model import read_model
 
 PARAMETERS: list[dict[str, Any]] = [
     {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096, "beta_fast": 32.0},

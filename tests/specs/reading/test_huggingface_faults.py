@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.errors import InvalidSpec
 from meshwright.specs.model import MAX_LAYERS
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 
 LLAMA = {
     "model_type": "llama",

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from meshwright.errors import LONGEST, Fault, InvalidSpec, NotModelled
 from meshwright.specs.base import faults_of
-from meshwright.specs.huggingface.decoder import Decoder
-from meshwright.specs.huggingface.families import FAMILIES, TEXT_OF_WRAPPER, family
-from meshwright.specs.huggingface.refusals import architectures_of, refuse_flat, refuse_unread, refuse_wrapper
-from meshwright.specs.huggingface.values import config_values
 from meshwright.specs.model import LayerKind, Model
+from meshwright.specs.reading.huggingface.decoder import Decoder
+from meshwright.specs.reading.huggingface.families import FAMILIES, TEXT_OF_WRAPPER, family
+from meshwright.specs.reading.huggingface.refusals import architectures_of, refuse_flat, refuse_unread, refuse_wrapper
+from meshwright.specs.reading.huggingface.values import config_values
 
 _OTHER_HEADS = re.compile(
     r"For(SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice|Reward\w*)$"

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from meshwright.specs.huggingface.keys import Activation, Count, Flag, spelled
-from meshwright.specs.huggingface.traits import AttentionBias, Windowed
+from meshwright.specs.reading.huggingface.keys import Activation, Count, Flag, spelled
+from meshwright.specs.reading.huggingface.traits import AttentionBias, Windowed
 
 
 class Gemma2(AttentionBias, Windowed):

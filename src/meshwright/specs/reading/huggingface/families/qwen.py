@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
-from meshwright.specs.huggingface.traits import AttentionBias, Routed, Windowed, at_most
+from meshwright.specs.reading.huggingface.keys import Count, CountOrZero, Flag, spelled
+from meshwright.specs.reading.huggingface.traits import AttentionBias, Routed, Windowed, at_most
 
 
 class _Sliding(Windowed):

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from meshwright.specs.huggingface.keys import Activation, Count, CountOrZero, Flag, Layers, spelled
-from meshwright.specs.huggingface.rotary import rotary_factor
 from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LayerKind, Mlp, QueryKeyNorm
+from meshwright.specs.reading.huggingface.keys import Activation, Count, CountOrZero, Flag, Layers, spelled
+from meshwright.specs.reading.huggingface.rotary import rotary_factor
 
 
 class Decoder(BaseModel):

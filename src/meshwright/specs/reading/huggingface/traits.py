@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ValidationInfo, field_validator, model_validator
 
-from meshwright.specs.huggingface.decoder import Decoder
-from meshwright.specs.huggingface.keys import Count, Flag, LayerTypes
 from meshwright.specs.model import Experts
+from meshwright.specs.reading.huggingface.decoder import Decoder
+from meshwright.specs.reading.huggingface.keys import Count, Flag, LayerTypes
 
 
 class PlainHeads(Decoder):

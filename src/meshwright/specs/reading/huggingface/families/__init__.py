@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from meshwright.specs.huggingface.decoder import Decoder
+    from meshwright.specs.reading.huggingface.decoder import Decoder
 
 FAMILIES = {
     "deepseek_v2": "deepseek.DeepseekV2",

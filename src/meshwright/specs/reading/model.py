@@ -11,12 +11,12 @@ from typing import Any
 from meshwright.arguments import checked
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName, quoted
 from meshwright.specs import catalog
-from meshwright.specs.huggingface.files import config_path, model_text, name_of, read_json
-from meshwright.specs.huggingface.reader import model_of_config
-from meshwright.specs.huggingface.refusals import refuse_name
 from meshwright.specs.model import Model
-from meshwright.specs.model_names import model_id
-from meshwright.specs.native_model import model_of_native
+from meshwright.specs.reading.huggingface.files import config_path, model_text, name_of, read_json
+from meshwright.specs.reading.huggingface.reader import model_of_config
+from meshwright.specs.reading.huggingface.refusals import refuse_name
+from meshwright.specs.reading.model_names import model_id
+from meshwright.specs.reading.native_model import model_of_native
 from meshwright.text_files import unreadable
 
 _ABOUT = {"aliases", "source"}
@@ -26,10 +26,10 @@ _ABOUT = {"aliases", "source"}
 def read_model(source: str | Path | Mapping[str, Any], *, text_only: bool = False) -> Model:
     """The model behind a source.
 
-    `source` is a `config.json`, a folder that holds one, a native TOML file (`meshwright.specs.native_model`), the
-    mapping of either, or a name of the catalogue such as `llama-3.1-70b`. A file or a folder with a `config.json`
-    goes before a catalogue name that is spelled the same. `text_only` takes the language model of a multimodal
-    config.json alone.
+    `source` is a `config.json`, a folder that holds one, a native TOML file
+    (`meshwright.specs.reading.native_model`), the mapping of either, or a name of the catalogue such as
+    `llama-3.1-70b`. A file or a folder with a `config.json` goes before a catalogue name that is spelled the
+    same. `text_only` takes the language model of a multimodal config.json alone.
 
     Raises `InvalidInput` for what cannot be read, `InvalidSpec` with every fault of a file, `NotModelled` for an
     architecture that is not priced, `UnknownName` for what is neither a file nor in the catalogue.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.job import Job
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_inputs import read_inputs
+from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.inputs import read_inputs
 from meshwright.specs.runtime import read_runtime
 
 TWO_NODES = read_cluster("2x8:h100")

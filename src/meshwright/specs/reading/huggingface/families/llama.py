@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshwright.specs.huggingface.decoder import Decoder
-from meshwright.specs.huggingface.keys import Count, Flag
-from meshwright.specs.huggingface.traits import AttentionBias, Windowed
+from meshwright.specs.reading.huggingface.decoder import Decoder
+from meshwright.specs.reading.huggingface.keys import Count, Flag
+from meshwright.specs.reading.huggingface.traits import AttentionBias, Windowed
 
 
 class Llama(AttentionBias, Decoder):

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from meshwright.errors import InvalidInput, InvalidSpec
-from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.reading.cluster import read_cluster
 from meshwright.units import GIB
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "cluster.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "cluster.md"
 EXAMPLES = re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
 NVLINK = {"name": "nvlink", "size": 8, "bandwidth": "450GB/s"}
 SPINE = {"name": "spine", "size": 32, "bandwidth": "400Gb/s"}

@@ -9,10 +9,10 @@ import pytest
 
 from meshwright.errors import InvalidSpec
 from meshwright.specs.model import Experts, Mlp, Model
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.weights import active_parameter_count, parameter_count
 
-CONFIGS = Path(__file__).parents[1] / "data" / "hf_configs"
+CONFIGS = Path(__file__).parents[2] / "data" / "hf_configs"
 SIZES = {
     "hidden_size": 64,
     "num_hidden_layers": 6,

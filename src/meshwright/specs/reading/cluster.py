@@ -14,8 +14,8 @@ from meshwright.arguments import checked
 from meshwright.errors import InvalidInput, UnknownName, quoted
 from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.cluster_file import cluster_of
-from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.reading.accelerator import read_accelerator
+from meshwright.specs.reading.cluster_file import cluster_of
 from meshwright.text_files import read_text, unreadable
 from meshwright.units import parse_bandwidth
 

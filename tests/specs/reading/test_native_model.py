@@ -9,7 +9,7 @@ import pytest
 
 from meshwright.errors import InvalidSpec
 from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LatentAttention, LayerKind, Mlp, Model
-from meshwright.specs.native_model import model_of_native
+from meshwright.specs.reading.native_model import model_of_native
 
 MIXED = """
 name = "mixed"

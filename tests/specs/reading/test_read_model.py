@@ -11,7 +11,7 @@ import pytest
 
 from meshwright.errors import InvalidInput, InvalidSpec, UnknownName
 from meshwright.specs import catalog
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.weights import parameter_count
 
 GPT2 = {

@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.errors import UnknownName
 from meshwright.specs import catalog
-from meshwright.specs.model_names import model_id
+from meshwright.specs.reading.model_names import model_id
 
 WRITTEN = {
     "Llama-3.1-70B-Instruct": "llama-3.1-70b",

@@ -11,7 +11,7 @@ from meshwright.errors import Fault, InvalidInput, InvalidSpec
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import MAX_GPUS, Accelerator, Cluster, Level, nesting_faults, reach_faults
 from meshwright.specs.quantities import Bandwidth, Bytes, Seconds
-from meshwright.specs.read_accelerator import read_accelerator, read_library
+from meshwright.specs.reading.accelerator import read_accelerator, read_library
 from meshwright.specs.topology import (
     fabric,
     hop_latency,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from meshwright.errors import NotModelled, UnknownName
-from meshwright.specs.huggingface.families import FAMILIES
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.huggingface.families import FAMILIES
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.weights import parameter_count
 
-CONFIGS = Path(__file__).parents[1] / "data" / "hf_configs"
+CONFIGS = Path(__file__).parents[2] / "data" / "hf_configs"
 SIZES = {
     "hidden_size": 64,
     "num_hidden_layers": 2,

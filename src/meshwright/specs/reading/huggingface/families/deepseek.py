@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
-from meshwright.specs.huggingface.traits import PlainHeads, Routed, at_most
 from meshwright.specs.model import Attention, LatentAttention
+from meshwright.specs.reading.huggingface.keys import Count, CountOrZero, Flag, spelled
+from meshwright.specs.reading.huggingface.traits import PlainHeads, Routed, at_most
 
 
 class SharedMixture(Routed):

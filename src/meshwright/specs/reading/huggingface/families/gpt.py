@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from meshwright.specs.huggingface.keys import Activation, Count, Flag, Layers, spelled
-from meshwright.specs.huggingface.traits import AttentionBias, PlainHeads
+from meshwright.specs.reading.huggingface.keys import Activation, Count, Flag, Layers, spelled
+from meshwright.specs.reading.huggingface.traits import AttentionBias, PlainHeads
 
 
 class _LayerNormed(PlainHeads):

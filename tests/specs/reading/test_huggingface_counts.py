@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from meshwright.specs import catalog
-from meshwright.specs.huggingface.families import FAMILIES
-from meshwright.specs.read_model import read_model
+from meshwright.specs.reading.huggingface.families import FAMILIES
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.weights import parameter_count
 
 with warnings.catch_warnings():
@@ -22,7 +22,7 @@ with warnings.catch_warnings():
     transformers.logging.set_verbosity_error()
 
 pytestmark = pytest.mark.clients("torch", "transformers")
-CONFIGS = Path(__file__).parents[1] / "data" / "hf_configs"
+CONFIGS = Path(__file__).parents[2] / "data" / "hf_configs"
 TOWERS = ("visual.", "vision_tower.", "multi_modal_projector.", "mm_projector.", "embed_vision.")
 TEXT_FILES = [
     "MiniMaxAI--MiniMax-M2.5",
