@@ -6,6 +6,7 @@ import pytest
 
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.experts import expert_shard, expert_time
+from meshwright.cost.routing import busiest_expert_rows
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.reading.accelerator import read_accelerator
@@ -80,3 +81,26 @@ def test_a_router_in_fp32_takes_what_the_peak_without_tensor_cores_allows() -> N
     least = 2 * rows * 128 * 2048 / today.cluster.accelerator.peak_flops["fp32"]
     assert least < single < 2 * least
     assert single > 4 * half
+
+
+def bias_gradients_s(model: str, runtime: str, imbalance: float | None = None) -> float:
+    """Seconds of an expert layer's backward beside its products and bytes, which host and kernels do not explain."""
+    inputs = question(read_model(model), "1x8:h200", runtime)
+    inputs = inputs.replace(job=inputs.job.replace(expert_imbalance=imbalance))
+    return float(expert_time(Plan(dp=8, micro_batch=4), inputs, inputs.model.layer_kinds[0]).backward.experts.fixed_s)
+
+
+def test_rows_that_take_the_same_bias_by_index_add_their_gradients_one_by_one() -> None:
+    """transformers takes biases by index, torchtitan repeats them; models without them have nothing to add."""
+    inputs = question(read_model("gpt-oss-20b"), "1x8:h200", "accelerate", expert_imbalance=None)
+    tokens = 4 * inputs.job.sequence_length
+    rows = busiest_expert_rows(Plan(dp=8, micro_batch=4), inputs, inputs.model.layer_kinds[0], tokens)
+    assert tokens * 4 / 32 < rows < 2 * tokens * 4 / 32
+    assert bias_gradients_s("gpt-oss-20b", "accelerate") == pytest.approx(2 * 0.98e-6 * float(rows))
+    assert bias_gradients_s("gpt-oss-20b", "torchtitan") == bias_gradients_s("qwen3-30b-a3b", "accelerate") == 0
+
+
+def test_no_expert_gets_more_rows_than_there_are_tokens() -> None:
+    """Each token visits an expert once, 4 of 32 in all: the busiest has at most 8 times the mean."""
+    even, most = (bias_gradients_s("gpt-oss-20b", "accelerate", imbalance) for imbalance in (1.0, 30.0))
+    assert most == pytest.approx(8 * even)

@@ -281,6 +281,7 @@ EXPERT_FUNCTIONS += (
     "experts.fused_time",
     "routing.routed_rows",
     "routing.hottest_over_mean",
+    "routing.busiest_expert_rows",
 )
 EXPERT_FUNCTIONS += ("saved.weighing_bytes",)
 EXPERT_FUNCTIONS += ("groups.expert_data_ranks", "groups.expert_stride")

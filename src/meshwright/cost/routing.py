@@ -65,14 +65,10 @@ def routed_rows(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers) 
 def hottest_over_mean(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers) -> Floats:
     """Tokens of the busiest rank's experts over the mean, in one layer and micro-batch.
 
-    The job's `expert_imbalance`; else 1 + z(EP) sqrt(v^2 / x + 1 / (ETP T k)): of EP ranks with x = E / EP experts
-    each, whose tokens have the standard deviation v over their mean (`expert_spread`), and chance makes the rest; z is
-    the expected largest of EP normal values. As a token visits at most min(k, x) experts of one rank, no rank has more
-    than EP min(k, x) / k times the mean; with an expert capacity all have the same.
-
+    `busiest_over_mean` of EP blocks of E / EP experts; with an expert capacity all have the same.
     plan: scalar or array (n,); tokens: T that enter the layer on one rank, a count. Returns a share, 1 or more. Source:
-    sums of independent loads; what v is and who measured it stands in specs/catalog/routing.toml. A trained model's 8
-    ranks of 16 experts had 1.112 in the mean of 100 steps; 1.08 comes out.
+    sums of independent loads. A trained model's 8 ranks of 16 experts had 1.112 in the mean of 100 steps; 1.08 comes
+    out.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import MIXTRAL
@@ -80,16 +76,47 @@ def hottest_over_mean(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Num
     >>> [round(float(hottest_over_mean(Plan(dp=8, ep=ep), MIXTRAL, kind, tokens=4096)), 2) for ep in (1, 2, 4, 8)]
     [1.0, 1.07, 1.17, 1.32]
     """
-    experts, job = routed_experts(kind), inputs.job
+    return busiest_over_mean(plan.ep, routed_experts(kind), inputs, 1.0 * plan.etp * plan.ep * tokens)
+
+
+def busiest_expert_rows(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers) -> Floats:
+    """Rows of the expert that most tokens choose, in one layer and micro-batch.
+
+    EP ETP T k / E times `busiest_over_mean` of E blocks of one expert; with an expert capacity all have the same.
+    plan: scalar or array (n,); tokens: T that enter the layer on one rank, a count. Returns a count. Source: as
+    `hottest_over_mean`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import MIXTRAL
+    >>> kind = MIXTRAL.model.layer_kinds[0]
+    >>> [round(float(busiest_expert_rows(Plan(dp=8, ep=ep), MIXTRAL, kind, tokens=4096))) for ep in (1, 8)]
+    [1359, 10850]
+    """
+    experts = routed_experts(kind)
+    mean = routed_rows(plan, inputs, kind, tokens).mean * plan.ep / experts.count
+    return mean * busiest_over_mean(experts.count, experts, inputs, 1.0 * plan.etp * plan.ep * tokens)
+
+
+def busiest_over_mean(blocks: Ints, experts: Experts, inputs: Inputs, tokens: Numbers) -> Floats:
+    """Tokens of the busiest of equal blocks of experts over the mean, in one layer and micro-batch.
+
+    The job's `expert_imbalance`; else 1 + z(B) sqrt(v^2 / x + B / (T k)): of B blocks with x = E / B experts each,
+    whose tokens have the standard deviation v over their mean (`expert_spread`), and chance makes the rest; z is the
+    expected largest of B normal values. As a token visits at most min(k, x) experts of one block, none has more than
+    B min(k, x) / k times the mean; with an expert capacity all have the same.
+
+    blocks: B, a count; tokens: T that choose among all of them, a count; both scalar or array (n,). Returns a share, 1
+    or more. Source: sums of independent loads; what v is and who measured it stands in specs/catalog/routing.toml.
+    """
     if inputs.expert_capacity is not None:
-        return 1.0 + 0.0 * np.asarray(plan.ep)
-    per_rank = experts.count / plan.ep
-    most = plan.ep * smaller(experts.active, per_rank) / experts.active
-    if job.expert_imbalance is not None:
-        return smaller(job.expert_imbalance, most)
-    rows = larger(1.0 * plan.etp * tokens * experts.active, 1.0)
-    spread = root(inputs.expert_spread**2 / per_rank + 1.0 / rows)
-    return smaller(1.0 + expected_largest(plan.ep) * spread, most)
+        return 1.0 + 0.0 * np.asarray(blocks)
+    per_block = experts.count / blocks
+    most = blocks * smaller(experts.active, per_block) / experts.active
+    if inputs.job.expert_imbalance is not None:
+        return smaller(inputs.job.expert_imbalance, most)
+    rows = larger(tokens * experts.active / blocks, 1.0)
+    spread = root(inputs.expert_spread**2 / per_block + 1.0 / rows)
+    return smaller(1.0 + expected_largest(blocks) * spread, most)
 
 
 def expected_largest(ranks: Ints) -> Floats:

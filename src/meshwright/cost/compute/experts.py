@@ -12,7 +12,7 @@ from meshwright.cost.compute.filling import filled_gradient_bytes, filled_row_by
 from meshwright.cost.compute.grouped import grouped_time
 from meshwright.cost.compute.linear import Gemm, Linear, linear_time, products_time
 from meshwright.cost.compute.parts import NO_EXPERT_KERNELS, ExpertParts, Kernels
-from meshwright.cost.routing import routed_experts, routed_rows
+from meshwright.cost.routing import busiest_expert_rows, routed_experts, routed_rows
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plans import Layout
@@ -34,6 +34,8 @@ class ExpertShard(NamedTuple):
     """That enter the layer."""
     rows: Floats
     """That its experts compute, on the busiest rank."""
+    busiest_rows: Floats
+    """Of them, those of the expert that most tokens choose."""
     experts: Ints
     """Held by the rank."""
     ffn: Ints
@@ -65,7 +67,7 @@ def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
     >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> [round(float(size)) for size in expert_shard(Plan(dp=8, ep=8), MIXTRAL, kind)]
-    [4096, 10850, 1, 14336, 28672]
+    [4096, 10850, 10850, 1, 14336, 28672]
     """
     block, tokens = routed_experts(kind), residual_tokens(plan, inputs)
     ffn = block.ffn_size // plan.etp
@@ -73,6 +75,7 @@ def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
     return ExpertShard(
         tokens=tokens,
         rows=rows,
+        busiest_rows=busiest_expert_rows(plan, inputs, kind, tokens),
         experts=larger(block.count // plan.ep, 1),
         ffn=ffn,
         width=(2 if block.gated else 1) * ffn,
@@ -126,7 +129,9 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
             router=Kernels(router.backward, moved_bytes=scores, fixed_s=kernels.routing_s.backward),
             permute=Kernels(moved_bytes=permuted[0].backward + written),
             experts=Kernels(
-                first.backward + second.backward, moved_bytes=backward, fixed_s=apart * quantising.backward
+                first.backward + second.backward,
+                moved_bytes=backward,
+                fixed_s=apart * quantising.backward + _bias_gradients_s(inputs, block, shard),
             ),
             unpermute=Kernels(moved_bytes=permuted[1].backward),
         ),
@@ -162,6 +167,13 @@ def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats
     )
     permute = LayerTraffic(permute.forward + 0.5 * masked, permute.backward + masked + indexed * rows)
     return 1.0 * HALF_BYTES * hidden * shard.tokens, (permute, unpermute)
+
+
+def _bias_gradients_s(inputs: Inputs, block: Experts, shard: ExpertShard) -> Floats:
+    """Seconds to sum both biases' gradients where biases are taken by index, one for each row: the rows of one expert
+    are added one after the other, those of different experts and columns side by side.
+    """
+    return 2 * block.bias * inputs.runtime.elementwise_bytes.indexed_bias_gradient_s * shard.busiest_rows
 
 
 class _BetweenProducts(NamedTuple):

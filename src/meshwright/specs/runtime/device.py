@@ -160,6 +160,9 @@ class ElementwiseKernels(Spec):
     """Per element that the first products of experts with biases put out."""
     expert_output_bias: PassBytes
     """Per element that their second products put out."""
+    indexed_bias_gradient_s: NonNegative = 0
+    """Seconds beyond these, backward, for each row of the busiest expert and each of its biases, where every row takes
+    its bias by index: the rows that took the same one are added one after the other."""
     attention_scores: PassBytes
     """Per score, where they are kept in memory."""
     router_scores: ElementBytes
