@@ -24,6 +24,7 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.huggingface.families import FAMILIES
 from meshwright.specs.reading.model import read_model
+from meshwright.specs.runtime import read_runtime
 from strategies import question
 
 PLAN = Plan(dp=8, zero=2, num_microbatches=8)
@@ -35,7 +36,7 @@ WITHOUT_CLASS = {"kimi_k2", "qwen3_vl_moe_text", "qwen3_vl_text"}
 
 def _asked(model: str, kernel: str, runtime: str = "accelerate") -> Inputs:
     inputs = question(read_model(model), "1x8:h200", runtime, sequence_length=8192, global_batch=64)
-    if kernel == inputs.runtime.kernels.attention_kernel:
+    if kernel == inputs.attention_kernel:
         return inputs
     return inputs.replace(runtime=with_behaviours(inputs.runtime, [f"attention_kernel={kernel}"]))
 
@@ -69,13 +70,22 @@ def test_the_script_asks_for_the_attention_that_is_priced_or_nothing_is_written(
 
 
 def test_what_is_refused_is_written_as_the_refusal_says(tmp_path: Path) -> None:
-    words = ("plan", "gpt-oss-20b", "1x8:h200", "--runtime", "accelerate", "--seq-len", "8192", "--global-batch", "64")
+    words = ("plan", "gemma-2-9b", "1x8:h200", "--runtime", "accelerate", "--seq-len", "8192", "--global-batch", "64")
     folder = tmp_path / "run"
     refused = asked(*words, "--launch", str(folder))
     assert (refused.code, folder.exists()) == (2, False)
     *_, option, change = refused.err.split()
     assert asked(*words, "--launch", str(folder), option, change.rstrip(".")).code == 0
-    assert "ATTENTION = 'flex_attention'" in (folder / "train.py").read_text()
+    assert "ATTENTION = 'flash_attention_2'" in (folder / "train.py").read_text()
+
+
+def test_a_model_with_sinks_is_planned_with_attention_that_transformers_has_for_it(tmp_path: Path) -> None:
+    words = ("plan", "gpt-oss-20b", "1x8:h200", "--runtime", "accelerate", "--seq-len", "8192", "--global-batch", "64")
+    assert asked(*words, "--launch", str(tmp_path / "run")).code == 0
+    assert "ATTENTION = 'flex_attention'" in (tmp_path / "run" / "train.py").read_text()
+    for kernel in SPELLED:
+        asked_for = with_behaviours(read_runtime("accelerate"), [f"attention_kernel={kernel}"])
+        assert _asked("gpt-oss-20b", "flex").replace(runtime=asked_for).attention_kernel == kernel
 
 
 def test_an_older_kernel_that_transformers_lacks_is_refused() -> None:

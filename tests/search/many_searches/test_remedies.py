@@ -21,6 +21,7 @@ from meshwright.search.published.runs import unpublished
 from meshwright.specs.behaviours import narrower_states
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.scale import with_nodes
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_gib
@@ -90,6 +91,12 @@ def test_every_way_stands_in_the_message_with_its_step_time_and_probability(name
         assert str(way.estimate.plan) in line
         assert f"probability of fitting {way.estimate.fit.probability:.0%}" in line
         assert all(option in line for option in way.options if way.kind is not Kind.SHORTER_SEQUENCE)
+
+
+def test_two_forms_together_are_named_where_neither_alone_is_enough() -> None:
+    inputs = question(read_model("gpt-oss-20b"), "1x8:h100", "accelerate", sequence_length=131_072, global_batch=8)
+    ways = [each.options for each in remedies(find(inputs), 2) if each.kind is Kind.FEWER_BYTES]
+    assert ways == [("--with liger=on", "--with optimizer_states=offloaded")]
 
 
 def test_narrower_optimizer_states_come_before_more_accelerators() -> None:

@@ -59,7 +59,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Remedy:
-    """A question that differs in one thing, for which a search recommends a plan that is safe."""
+    """A question that differs in one thing or two, for which a search recommends a plan that is safe."""
 
     kind: Kind
     inputs: Inputs
@@ -111,10 +111,15 @@ def _fewer_constraints(inputs: Inputs, progress: Progress | None) -> list[Remedy
 
 def _fewer_bytes(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     """Other forms of logits, gradients, optimizer states and matrix products, each by itself; then slices that a search
-    passes over.
+    passes over; where none of them is enough, other forms of logits and of optimizer states together.
     """
+    alone = False
     questions = chain(_other_forms(inputs), _shorter_slices(inputs))
-    return islice(_answers(Kind.FEWER_BYTES, questions, progress), MOST_CHANGES)
+    for each in islice(_answers(Kind.FEWER_BYTES, questions, progress), MOST_CHANGES):
+        alone = True
+        yield each
+    if not alone:
+        yield from islice(_answers(Kind.FEWER_BYTES, _two_forms(inputs), progress), MOST_CHANGES)
 
 
 def _other_forms(inputs: Inputs) -> Iterator[Question]:
@@ -127,6 +132,12 @@ def _other_forms(inputs: Inputs) -> Iterator[Question]:
     for precision in runtime.plans.precisions:
         if precision != job.precision:
             yield from _question(inputs, precision=precision)
+
+
+def _two_forms(inputs: Inputs) -> Iterator[Question]:
+    for change in _other_losses(inputs.runtime):
+        for options, after in _question(inputs, behaviours=[change]):
+            yield from (((*options, f"--with {states}"), both) for states, both in narrower_states(after))
 
 
 def _other_losses(runtime: Runtime) -> Iterator[str]:
