@@ -121,7 +121,7 @@ def test_heads_that_no_fused_attention_takes_keep_their_scores() -> None:
     unfused, fused = (estimate_each([plan], each)[0] for each in (narrow, wide))
     scores = 2 * 32 * 8192**2 * narrow.model.num_layers
     assert unfused.memory.activations - fused.memory.activations > 0.9 * scores
-    (head,) = (each for each in unaligned_sizes(unfused, narrow) if each.field == "head_dim")
+    (head,) = (each for each in unaligned_sizes(unfused, narrow) if each.padding.field == "head_dim")
     assert head.unfused
     assert "no fused attention takes it" in head.warning
     assert head.change.endswith(" GiB less per GPU.")

@@ -9,7 +9,7 @@ from meshwright.answers.document.blocks import Toned
 from meshwright.answers.records import json_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.search.changes.padding import paddings
+from meshwright.search.changes.padding import Padding, paddings
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_bytes, format_seconds
 
@@ -18,17 +18,9 @@ LEAST = 0.001
 
 
 class UnalignedSize(NamedTuple):
-    """One size of the model that is not aligned on a rank, and the plan with it padded."""
+    """One size of the model that is not aligned on a rank, and what padding it changes."""
 
-    field: str
-    """As the model names it."""
-    name: str
-    """As people say it."""
-    size: int
-    on_rank: int
-    multiple: int
-    """Elements of which the size on a rank should be a multiple."""
-    padded: int
+    padding: Padding
     cost_s: float
     """Seconds of a step that padding saves."""
     cost_share: float
@@ -43,9 +35,10 @@ class UnalignedSize(NamedTuple):
     @property
     def warning(self) -> str:
         """What is wrong, in one sentence."""
-        rank = "" if self.on_rank == self.size else f" on a rank ({self.on_rank})"
+        padding = self.padding
+        rank = "" if padding.on_rank == padding.size else f" on a rank ({padding.on_rank})"
         guess = " (assumed here)" if self.source.startswith("assumed") else ""
-        size = f"The {self.name} of {self.size} is not a multiple of {self.multiple}{rank}, so"
+        size = f"The {padding.name} of {padding.size} is not a multiple of {padding.multiple}{rank}, so"
         if self.unfused:
             return f"{size} no fused attention takes it: its scores are written to memory and kept for backward."
         return f"{size} slower kernels run on it{guess}."
@@ -55,7 +48,7 @@ class UnalignedSize(NamedTuple):
         """What to pad, with its seconds and bytes."""
         saved = f"{format_seconds(self.cost_s)} ({self.cost_share:.1%}) less a step"
         more = f"{format_bytes(abs(self.more_bytes))} {'less' if self.more_bytes < 0 else 'more'} per GPU"
-        return f"Pad the {self.name} from {self.size} to {self.padded}: {saved}, {more}."
+        return f"Pad the {self.padding.name} from {self.padding.size} to {self.padding.padded}: {saved}, {more}."
 
 
 def unaligned_sizes(estimate: Estimate, inputs: Inputs) -> tuple[UnalignedSize, ...]:
@@ -67,12 +60,7 @@ def unaligned_sizes(estimate: Estimate, inputs: Inputs) -> tuple[UnalignedSize, 
         if saved >= LEAST * estimate.step_time_s:
             sizes.append(
                 UnalignedSize(
-                    field=each.field,
-                    name=each.name,
-                    size=each.size,
-                    on_rank=each.on_rank,
-                    multiple=each.multiple,
-                    padded=each.padded,
+                    padding=each,
                     cost_s=saved,
                     cost_share=saved / estimate.step_time_s,
                     more_bytes=after.memory.device - estimate.memory.device,
@@ -85,7 +73,13 @@ def unaligned_sizes(estimate: Estimate, inputs: Inputs) -> tuple[UnalignedSize, 
 
 def unaligned_entry(sizes: Sequence[UnalignedSize]) -> list[dict[str, Any]]:
     """The sizes as JSON, with both sentences."""
-    return [{**json_of(each), "warning": each.warning, "change": each.change} for each in sizes]
+    return [_entry(each) for each in sizes]
+
+
+def _entry(size: UnalignedSize) -> dict[str, Any]:
+    fields = size.padding._asdict() | size._asdict()
+    del fields["inputs"], fields["padding"]
+    return {**json_of(fields), "warning": size.warning, "change": size.change}
 
 
 def unaligned_lines(sizes: Sequence[UnalignedSize]) -> tuple[str, ...]:
