@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.answers.basis.assumptions import assumptions
+from meshwright.cost.deviates import expected_largest
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Bounds, bounds
-from meshwright.cost.routing import expected_largest, hottest_over_mean, routed_rows
+from meshwright.cost.routing import hottest_over_mean, routed_rows
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs

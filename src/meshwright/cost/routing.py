@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers, ceiling, larger, root, smaller
-from meshwright.distinct import distinct_values
+from meshwright.cost.deviates import expected_largest
 from meshwright.errors import NotModelled
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
-
-NORMAL = NormalDist()
 
 
 class Rows(NamedTuple):
@@ -117,21 +114,6 @@ def busiest_over_mean(blocks: Ints, experts: Experts, inputs: Inputs, tokens: Nu
     rows = larger(tokens * experts.active / blocks, 1.0)
     spread = root(inputs.expert_spread**2 / per_block + 1.0 / rows)
     return smaller(1.0 + expected_largest(blocks) * spread, most)
-
-
-def expected_largest(ranks: Ints) -> Floats:
-    """The expected largest of n independent values of a standard normal distribution: P^-1((n - 3/8) / (n + 1/4)).
-
-    ranks: n, a count, scalar or array (n,). Returns a number, 0 for one value; within 5 %. Source: Blom, Statistical
-    Estimates and Transformed Beta-Variables, 1958.
-
-    >>> [round(float(expected_largest(ranks)), 2) for ranks in (1, 8, 64)]
-    [0.0, 1.43, 2.34]
-    """
-    if not isinstance(ranks, np.ndarray):
-        return NORMAL.inv_cdf((ranks - 0.375) / (ranks + 0.25))
-    counts, _, index = distinct_values(ranks)
-    return np.array([expected_largest(each) for each in counts.tolist()])[index]
 
 
 def missed_share(candidates: int, in_block: Numbers, active: int) -> Floats:

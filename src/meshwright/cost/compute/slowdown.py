@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from statistics import NormalDist
 
+from meshwright.cost.deviates import expected_largest
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import NumberFormat
 
@@ -40,19 +39,13 @@ def slowest_of_cluster(inputs: Inputs) -> float:
 def slowest_rank(ranks: int, deviation: float) -> float:
     """How much longer the slowest of n accelerators of one kind computes than the usual one.
 
-    1 + s z, where z = Phi^-1((n - 3/8) / (n + 1/4)) is the largest of n normal deviates that is to be expected and s
-    the standard deviation of their speeds over the mean. ranks: n, a count; deviation: s, a share. Returns a share.
-    Source: Blom, Statistical Estimates and Transformed Beta-Variables, 1958.
+    1 + s z, where z is the largest of n normal deviates that is to be expected and s the standard deviation of their
+    speeds over the mean. ranks: n, a count; deviation: s, a share. Returns a share. Source: `expected_largest`.
 
     >>> [round(slowest_rank(ranks, 0.0148), 3) for ranks in (1, 8, 1024)]
     [1.0, 1.021, 1.048]
     """
-    return 1 + deviation * _largest_deviate(ranks)
-
-
-@lru_cache(maxsize=64)
-def _largest_deviate(ranks: int) -> float:
-    return NormalDist().inv_cdf((ranks - 3 / 8) / (ranks + 1 / 4))
+    return 1 + deviation * float(expected_largest(ranks))
 
 
 def usual_slowdown(inputs: Inputs) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, root, where
+from meshwright.cost.deviates import normal_deviate
 from meshwright.cost.memory.components import Components
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import predictive
@@ -21,9 +21,8 @@ MOST_CERTAIN = 0.99
 EVEN = 0.5
 """From this probability on a run is as likely as not to fit."""
 NINE_OF_TEN = 0.9
-NORMAL = NormalDist()
 SHARES = np.linspace(1 - MOST_CERTAIN, MOST_CERTAIN, 981)
-DEVIATIONS = np.array([NORMAL.inv_cdf(share) for share in SHARES])
+DEVIATIONS = np.array([normal_deviate(share) for share in SHARES])
 """Of a normal distribution, below which these shares lie."""
 
 
@@ -167,7 +166,7 @@ def safe_bytes(limits: Bounds, risk: float) -> Floats:
     >>> [round(safe_bytes(Bounds(60e9, 70e9, 75e9), risk) / 1e9, 1) for risk in (0.5, 0.1, 0.01)]
     [70.0, 75.0, 79.1]
     """
-    wider = NORMAL.inv_cdf(1 - risk) / NORMAL.inv_cdf(NINE_OF_TEN)
+    wider = normal_deviate(1 - risk) / normal_deviate(NINE_OF_TEN)
     return limits.expected + (limits.most - limits.expected) * wider
 
 
@@ -210,7 +209,7 @@ def fit_probability(limits: Bounds, visible: float) -> FloatColumn:
     [0.1, 0.5, 0.9, 0.99]
     """
     side = where(visible > limits.expected, limits.most, limits.least)
-    deviations = (visible - limits.expected) / np.abs(side - limits.expected) * NORMAL.inv_cdf(NINE_OF_TEN)
+    deviations = (visible - limits.expected) / np.abs(side - limits.expected) * normal_deviate(NINE_OF_TEN)
     return np.asarray(np.interp(deviations, DEVIATIONS, SHARES))
 
 
