@@ -13,7 +13,7 @@ from meshwright.answers.document.blocks import Block, Lines
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.plans.legend import legend_line
 from meshwright.answers.plans.switched_plan import SwitchedPlan
-from meshwright.answers.plans.table import best_lines, front_section, ranking_table
+from meshwright.answers.plans.table import best_lines, front_section, ranking_table, risky_lines
 from meshwright.answers.screen import KIND_NAMES, headline
 from meshwright.answers.step_parts import PART_NAMES
 from meshwright.answers.unfit.ways_to_fit import first_of_each_kind, ways_lines
@@ -117,6 +117,7 @@ def _plan_brief(
     more = listed(["memory and time in full", *plans, *untold, f"all {len(assumptions(inputs))} assumptions"])
     return (
         *([ranking_table(result.best[:ranked], best, inputs, most=1)] if ranked else []),
+        *risky_lines(result, ranked),
         *front_section(front, length.front),
         Lines(
             (

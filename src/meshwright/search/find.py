@@ -89,7 +89,7 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None, rivals:
         fastest=next((finalists[row] for row in ranked), None),
         equal=_equal(tally.near, inputs),
         proven=next((finalists[row] for row in _as_published(finalists, ranked[ranks.known_layout[ranked]])), None),
-        at_risk=next((finalists[row] for row in _fastest_at_risk(finalists, ranked)), None),
+        at_risk=next((finalists[row] for row in _best_at_risk(finalists, ranked)), None),
         leanest=finalists[first_lean + int(np.argmin(lean))],
         complete=complete,
         size=tally.size,
@@ -205,7 +205,7 @@ def _candidates(memory: Footprints, top: int, tally: Tally, times: ShapeTimes) -
         splits,
         ranked[:1],
         _as_published(estimates, known)[:1],
-        _fastest_at_risk(estimates, ranked),
+        _best_at_risk(estimates, ranked),
         *_resolvable(fitting, ranked),
         *_resolvable(fitting, known),
     ):
@@ -255,7 +255,7 @@ def _as_published(estimates: Estimates, known: IntColumn) -> IntColumn:
     return fastest
 
 
-def _fastest_at_risk(estimates: Estimates, ranked: IntColumn) -> IntColumn:
-    """Of the ranked rows, the fastest that is at risk of running out of memory, where there is one."""
-    risky: IntColumn = ranked[estimates.verdict[ranked] == Verdict.AT_RISK]
-    return risky[np.argsort(estimates.step_time_s[risky], kind="stable")][:1]
+def _best_at_risk(estimates: Estimates, ranked: IntColumn) -> IntColumn:
+    """Of the ranked rows, the first that is at risk of running out of memory, where there is one."""
+    risky: IntColumn = ranked[estimates.verdict[ranked] == Verdict.AT_RISK][:1]
+    return risky

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.reprs import list_of
-from meshwright.search.ranking.rank import LEAST_GAIN
+from meshwright.search.ranking.rank import LEAST_GAIN, rank_time_s
 from meshwright.search.ranking.rivals import Rivals
 from meshwright.specs.inputs import Inputs
 
@@ -40,7 +40,7 @@ class SearchResult:
     proven: Estimate | None
     """The best plan that is split as the fastest published run of a job of the model, where one fits."""
     at_risk: Estimate | None
-    """The fastest plan at risk of running out of memory, where there is one."""
+    """Of the plans at risk of running out of memory the fastest by its `rank_time_s`, where there is one."""
     leanest: Estimate
     """The legal plan with the least memory on its worst stage."""
     complete: bool
@@ -73,8 +73,10 @@ class SearchResult:
 
     @property
     def faster_at_risk(self) -> Estimate | None:
-        """The fastest plan at risk, where the recommended one is safe and takes longer by `LEAST_GAIN` or more."""
+        """The best plan at risk, where the recommended one is safe and takes longer than its `rank_time_s` by
+        `LEAST_GAIN` or more: it is so much faster that it would pay to find out whether it fits.
+        """
         best, risky = self.best[0] if self.best else None, self.at_risk
         if not best or not risky or self.none_safe:
             return None
-        return risky if risky.step_time_s <= (1 - LEAST_GAIN) * best.step_time_s else None
+        return risky if rank_time_s(risky) <= (1 - LEAST_GAIN) * best.step_time_s else None

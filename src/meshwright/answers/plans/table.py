@@ -244,9 +244,11 @@ def clearly_leaner(front: Sequence[Estimate]) -> list[Estimate]:
     return shown
 
 
-def risky_lines(result: SearchResult) -> list[Block]:
-    """The faster plan that is not recommended because it may run out of memory; nothing where there is none."""
+def risky_lines(result: SearchResult, ranked: int = 0) -> list[Block]:
+    """The faster plan that is not recommended because it may run out of memory; nothing where there is none, or where
+    it is among so many ranked ones that are shown.
+    """
     risky = result.faster_at_risk
-    if risky is None:
+    if risky is None or any(each.plan == risky.plan for each in result.best[:ranked]):
         return []
     return [Paragraph(Toned(f"Not recommended: {risky.plan} is {why_lost(risky, result.best[0])}", "warning"))]
