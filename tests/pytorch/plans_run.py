@@ -47,6 +47,25 @@ UNCOMPILED = EAGER | {
 """What `compiled=false` sets for torchtitan, without which it has no split backward passes."""
 CASES = {
     "zero 3": Case("llama-3.1-8b", Plan(dp=8, zero=3, num_microbatches=2)),
+    "whole gradients": Case(
+        "llama-3.1-8b", Plan(dp=8, zero=3, num_microbatches=2), changes=UNCOMPILED | {"accumulates_whole": True}
+    ),
+    "whole gradients, tied, of replicas": Case(
+        "qwen3-0.6b",
+        Plan(dp=8, zero=2, dp_replicate=2, num_microbatches=3, recompute=Recompute.FULL),
+        changes=UNCOMPILED | {"accumulates_whole": True},
+    ),
+    "whole gradients of experts": Case(
+        "mixtral-8x7b",
+        Plan(dp=16, zero=3, num_microbatches=2, recompute=Recompute.FULL),
+        changes=UNCOMPILED | {"accumulates_whole": True},
+        layers=8,
+    ),
+    "whole gradients under tp": Case(
+        "llama-3.1-8b",
+        Plan(tp=4, sp=True, dp=2, zero=3, num_microbatches=2),
+        changes=UNCOMPILED | {"accumulates_whole": True},
+    ),
     "zero 2 full": Case("llama-3.1-8b", Plan(dp=8, zero=2, recompute=Recompute.FULL)),
     "ends apart": Case("llama-3.1-8b", Plan(dp=8, zero=3)),
     "one root unit": Case(

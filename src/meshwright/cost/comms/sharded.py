@@ -33,7 +33,7 @@ class Gathers(NamedTuple):
     loss: Ints = 0
     """Of the head, before a loss that goes through the sequence piece by piece."""
     sums: Ints = 0
-    """Micro-batches whose gradients are added to whole ones, as a pipeline defers their reduction."""
+    """Micro-batches whose gradients are added to whole ones, as their reduction waits for the last one."""
 
 
 def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
@@ -55,8 +55,9 @@ def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints)
 
     Resharded after forward (ZeRO 3), weights are gathered for every forward and every backward; kept (ZeRO 2), once
     per micro-batch, or under a pipeline once per step. Gradients are scattered after every micro-batch, or once where
-    a pipeline defers it: weights then also stay gathered after a backward, so that they are gathered for the first
-    forwards, as many as f micro-batches are in flight, and for each backward behind a forward: f and m - f + 1.
+    the runtime adds up whole ones. Where a pipeline does, weights also stay gathered after a backward, so that they
+    are gathered for the first forwards, as many as f micro-batches are in flight, and for each backward behind a
+    forward: f and m - f + 1.
     Of several chunks a rank: the mean over them of `chunk_gathers`.
     plan: scalar or array (n,); in_flight: f, micro-batches on the stage, a count; stage: 0 is first. Returns counts.
     Source: torch.distributed.fsdp and torch.distributed.pipelining 2.13 (stage.py, backward_maybe_with_nosync: neither
@@ -75,7 +76,8 @@ def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints)
     backward: Numbers = where(resharded, where(deferred, count - in_flight + 1, count), 0)
     if some(deferred & (plan.vpp > 1)):
         forward, backward = _of_chunks(plan, stage, Gathers(forward, backward, 0))
-    return Gathers(forward, backward, where(deferred, 1, count), sums=where(deferred, count, 0))
+    whole = deferred | ((plan.pp == 1) & inputs.runtime.sharding.accumulates_whole)
+    return Gathers(forward, backward, where(whole, 1, count), sums=where(whole, count, 0))
 
 
 def _of_chunks(plan: Layout, stage: Ints, single: Gathers) -> tuple[Floats, Floats]:
@@ -250,7 +252,7 @@ def gather_copies_time(
     inputs: Inputs, parameters: Numbers, reduced: Numbers, unsharded: Numbers, times: Gathers
 ) -> Floats:
     """Seconds per step of copying weights out of what was gathered, and gradients into what is scattered; and of adding
-    up whole gradients, where a pipeline defers their reduction.
+    up whole gradients, where their reduction waits for the last micro-batch.
 
     parameters: on the rank before data parallelism; reduced: of these, those whose gradients are reduced; unsharded:
     share of layers that stay gathered until their backward; times: of `gathers_per_step`; scalar or array (n,). Returns

@@ -29,12 +29,31 @@ def of_first_chunk(step: UnitStep, later: Numbers) -> BoolColumn:
     return of_first
 
 
+def last_chunk_size(step: UnitStep) -> FloatColumn:
+    """Layers of the chunk that works backward first, over those of an average one.
+
+    step: of every stage. Returns a share, shape (r,). Source: `of_last_chunk`.
+    """
+    size: FloatColumn = step.plans.vpp * step.whole.last_chunk / np.maximum(step.layers, 1)
+    return size
+
+
+def other_chunk_size(step: UnitStep) -> FloatColumn:
+    """The same of the others.
+
+    step: of every stage. Returns a share, shape (r,). Source: `of_last_chunk`.
+    """
+    chunks = step.plans.vpp
+    size: FloatColumn = (chunks - last_chunk_size(step)) / np.maximum(chunks - 1, 1)
+    return size
+
+
 def chunk_sizes(step: UnitStep) -> tuple[FloatColumn, FloatColumn]:
     """The chunk that works backward first, and the others. Several groups of micro-batches mix the others with it.
 
     step: of every stage. Returns layers as a share of an average chunk's, shape (r,). Source: `of_last_chunk`.
     """
-    return step.last_chunk_size, np.where(step.one_group, step.other_chunk_size, 1.0)
+    return last_chunk_size(step), np.where(step.one_group, other_chunk_size(step), 1.0)
 
 
 def chunks_beside_forward(step: UnitStep) -> FloatColumn:
@@ -42,7 +61,7 @@ def chunks_beside_forward(step: UnitStep) -> FloatColumn:
 
     step: of every stage. Returns layers as a share of an average chunk's, shape (r,). Source: `of_last_chunk`.
     """
-    others = (step.plans.vpp - step.other_chunk_size) / np.maximum(step.plans.vpp - 1, 1)
+    others = (step.plans.vpp - other_chunk_size(step)) / np.maximum(step.plans.vpp - 1, 1)
     size: FloatColumn = np.where(step.in_flight.further > 0, others, 1.0)
     return size
 

@@ -12,6 +12,7 @@ from meshwright.cost.memory.chunk_turns import (
     first_passed,
     of_first_chunk,
     of_last_chunk,
+    other_chunk_size,
     other_chunks,
     waiting_embedding,
 )
@@ -46,7 +47,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
             (last, chunks.passed),
         )
     )
-    line.allocate("parameters", "other chunks", other_chunks(step, chunks.at_loss, size=step.other_chunk_size))
+    line.allocate("parameters", "other chunks", other_chunks(step, chunks.at_loss, size=other_chunk_size(step)))
     _loss(line, step, saved.activations, saved.logits)
     line.allocate("gradients", "of chunks", gradients)
     line.allocate("logits", "logits", saved.others_logits)

@@ -13,13 +13,13 @@ from meshwright.specs.precision import HALF_BYTES
 
 
 def sharded_step(step: UnitStep) -> MemoryTimeline:
-    """The last micro-batch of a step where every backward reduces its gradients.
+    """The last micro-batch of a step, whose backward reduces its gradients, as every one does or that one alone.
 
     Forward gathers one layer after the other in 2 bytes, the next one ahead; the ends stay gathered where the runtime
     says so, with ZeRO 2 everything does; what the last unit was sent in stands until the model's forward is over. The
     cross-entropy works backward before any layer is gathered again. In backward a unit's 2-byte gradients are joined in
     the format of the sum, sent, and kept on the rank in that of its weights; what is sent stays until the next unit's
-    is.
+    is. Gradients that earlier micro-batches added up whole stand until their unit is reduced.
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param_group.py (unshard, wait_for_unshard, post_backward),
     _fsdp_collectives.py (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed);
     peaks counted on fake tensors, moment by moment. step: of every stage, shape (r,). Returns allocations in bytes.
@@ -40,8 +40,9 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
     line.allocate(
         "gradients",
         "shards of earlier micro-batches",
-        kept * (step.stored.trained(step.inputs) + step.reduced_twice) * step.several,
+        kept * (step.stored.trained(step.inputs) + step.reduced_twice) * step.keeps_shards,
     )
+    _sums_whole(line, step, step.whole.trained(step.inputs))
     _gather_last_layer(line, step)
     line.allocate("parameters", "gathered until backward", step.until_backward)
     line.allocate("parameters", "two layers", step.prefetched(2))
@@ -52,7 +53,7 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
     runtime = step.inputs.runtime
     peaks = runtime.kernels.cross_entropy == "eager" or runtime.entropy.fuses_head
     if runtime.sharding.loss_within_forward and peaks:
-        line.allocate("parameters", "last unit as it was sent", HALF_BYTES * step.last_unit)
+        line.allocate("parameters", "last unit as it was sent", HALF_BYTES * _last_unit(step))
         line.allocate("logits", "logits", saved.logits_forward)
         line.at(Moment.LOSS_FORWARD)
         line.free("last unit as it was sent")
@@ -66,6 +67,18 @@ def last_forward(step: UnitStep) -> MemoryTimeline:
         line.at(Moment.HEAD_REDUCE_SCATTER)
     line.free("logits", "gradients of the head")
     return line
+
+
+def _last_unit(step: UnitStep) -> FloatColumn:
+    """Parameters of the unit that forward gathers last: the head, or a layer where the head is in the first one."""
+    apart = step.inputs.runtime.sharding.ends_apart and not step.inputs.model.tied_embeddings
+    return step.whole.head if apart else step.whole.layer
+
+
+def _sums_whole(line: MemoryTimeline, step: UnitStep, left: FloatColumn) -> None:
+    """Whole gradients of earlier micro-batches; left: parameters that have not been reduced, counts."""
+    size = step.inputs.gradient_bytes * left * step.sums_whole
+    line.allocate("gradients", "whole ones of earlier micro-batches", size)
 
 
 def _gather_last_layer(line: MemoryTimeline, step: UnitStep) -> None:
@@ -104,6 +117,7 @@ def _last_layer(line: MemoryTimeline, step: UnitStep) -> None:
         else:
             line.allocate("parameters", "gathered until backward", step.until_backward - done)
             line.allocate("temporaries", "gradients of the head", reduced_unit(step, whole.head, step.stored.head))
+            _sums_whole(line, step, whole.trained(step.inputs) - whole.head)
             line.at(Moment.HEAD_REDUCE_SCATTER, whole.head > 0)
             line.allocate("gradients", "new shards", _new_shards(step, step.stored.head))
             head = sent * whole.head
@@ -126,12 +140,16 @@ def _middle_layers(line: MemoryTimeline, step: UnitStep) -> None:
     line.allocate("activations", "saved for backward", passed)
     head = step.loss_unit[1] if step.loss_in_pieces else stored.head * step.ends_apart
     line.allocate("gradients", "new shards", _new_shards(step, stored.layer + head))
+    gathered = step.until_backward - _head_resharded(step) - HALF_BYTES * step.whole.layer * ~step.resharded
+    left = step.whole.trained(step.inputs) - step.whole.head * step.ends_apart
     line.allocate("temporaries", "gradients of the head", step.root_head)
     line.allocate("temporaries", "gradients of a layer", step.inputs.gradient_bytes * step.whole.layer)
-    gathered = step.until_backward - _head_resharded(step) - HALF_BYTES * step.whole.layer * ~step.resharded
     line.allocate("parameters", "gathered until backward", gathered)
-    line.allocate("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
     line.allocate("temporaries", "working set", saved.residual)
+    _sums_whole(line, step, left)
+    line.at(Moment.LAST_LAYER_GRADIENTS, step.sums_whole)
+    _sums_whole(line, step, left - step.whole.layer)
+    line.allocate("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
     line.at(Moment.MIDDLE_LAYER_ALL_GATHER, step.has_more_layers_than(1))
     line.free("experts put together")
     line.allocate("temporaries", "working set", saved.working)
@@ -144,9 +162,9 @@ def _new_shards(step: UnitStep, reduced: FloatColumn) -> FloatColumn:
     pieces leaves none of it, as each piece has a backward pass of its own.
     """
     kept = step.inputs.runtime.storage.kept_gradient_bytes
-    lasts_apart = step.several | (step.cast_bytes > 0) | (not kept)
+    lasts_apart = step.keeps_shards | (step.cast_bytes > 0) | (not kept)
     summed = step.inputs.gradient_bytes * ((step.plans.dp_replicate > 1) & lasts_apart)
-    new: FloatColumn = (1.0 * kept * ~step.several + summed) * reduced - summed * step.loss_unit[1]
+    new: FloatColumn = (1.0 * kept * ~step.keeps_shards + summed) * reduced - summed * step.loss_unit[1]
     return new
 
 
@@ -165,6 +183,7 @@ def _first_layers(line: MemoryTimeline, step: UnitStep) -> None:
         reduced = np.maximum(stored.all - layers * stored.layer - stored.embedding, 0.0)
         line.allocate("activations", "saved for backward", layers * saved.layer + saved.standing)
         line.allocate("gradients", "new shards", _new_shards(step, reduced))
+        _sums_whole(line, step, layers * whole.layer + np.where(step.ends_apart, whole.embedding, whole.ends))
 
     above(2)
     line.at(Moment.SECOND_LAYER_BACKWARD, step.has_more_layers_than(2))
@@ -190,8 +209,10 @@ def _embedding(line: MemoryTimeline, step: UnitStep) -> None:
     line.allocate("activations", "saved for backward", step.in_flight.standing)
     line.allocate("gradients", "new shards", _new_shards(step, stored.all - done + step.loss_unit[1] * step.tied))
     line.allocate("temporaries", "gradients of the ends", 2 * step.tied_head)
+    _sums_whole(line, step, last)
     line.at(Moment.EMBEDDING_GRADIENTS, step.tied_head > 0)
     line.free("gathered until backward", "gradients of the head", "gradients of a layer")
+    line.free("whole ones of earlier micro-batches")
     line.allocate("temporaries", "gradients of the ends", reduced_unit(step, last, done))
     line.at(Moment.GRADIENT_REDUCTION)
 

@@ -47,7 +47,7 @@ def pooled_bytes(step: UnitStep) -> FloatColumn:
     if step.ends_apart:
         ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
     exchanged = np.where(stored.all < whole.all, HALF_BYTES * (ends + whole.layer + of_shard), 0.0)
-    lasting = step.several & ~step.deferred
+    lasting = step.keeps_shards & ~step.deferred
     reduced = step.weight_bytes * stored.trained(step.inputs) * ~lasting
     if step.inputs.runtime.storage.offloads_weights:
         reduced = _copied_unit(step, np.maximum(of_shard, stored.layer))

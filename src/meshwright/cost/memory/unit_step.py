@@ -100,6 +100,17 @@ class UnitStep:
         return self.plans.num_microbatches > 1
 
     @cached_property
+    def sums_whole(self) -> BoolColumn:
+        """Whether gradients are added up whole from the first micro-batch to the last, without a pipeline."""
+        sums: BoolColumn = self.inputs.runtime.sharding.accumulates_whole & (self.plans.pp == 1) & (self.plans.zero > 1)
+        return sums & self.several
+
+    @cached_property
+    def keeps_shards(self) -> BoolColumn:
+        """Whether shards of gradients last from one micro-batch to the next."""
+        return self.several & ~self.sums_whole
+
+    @cached_property
     def resharded(self) -> BoolColumn:
         """Whether layers are resharded after forward (ZeRO 3), or stay gathered until their backward."""
         return np.equal(self.plans.zero, 3)
@@ -243,19 +254,6 @@ class UnitStep:
         waiting: IntColumn = np.maximum(self.plans.vpp - AHEAD, 0) * (self.plans.num_microbatches <= self.group)
         return waiting
 
-    @cached_property
-    def last_chunk_size(self) -> FloatColumn:
-        """Layers of the chunk that works backward first, over those of an average one."""
-        size: FloatColumn = self.plans.vpp * self.whole.last_chunk / np.maximum(self.layers, 1)
-        return size
-
-    @cached_property
-    def other_chunk_size(self) -> FloatColumn:
-        """The same of the others."""
-        chunks = self.plans.vpp
-        size: FloatColumn = (chunks - self.last_chunk_size) / np.maximum(chunks - 1, 1)
-        return size
-
     def gathered_next(self, done: FloatColumn) -> Floats:
         """ZeRO 2: parameters of the waiting chunks that have been gathered in the place of so many that are done, the
         embedding with the last of them, counts.
@@ -276,12 +274,6 @@ class UnitStep:
         chunk = self.whole.largest_chunk(self.plans.vpp)
         size: FloatColumn = HALF_BYTES * np.minimum(resharded_layers * self.whole.layer, np.maximum(chunk, 0.0))
         return size * self.resharded
-
-    @property
-    def last_unit(self) -> FloatColumn:
-        """Parameters of the unit that forward gathers last: the head, or a layer where the head is in the first one."""
-        apart = self.inputs.runtime.sharding.ends_apart and not self.inputs.model.tied_embeddings
-        return self.whole.head if apart else self.whole.layer
 
     @cached_property
     def tied_head(self) -> FloatColumn:

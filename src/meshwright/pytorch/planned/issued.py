@@ -119,7 +119,9 @@ def _casts_deferred(plan: Plan, stage: PredictedStage) -> list[bool]:
     one that made them, which the weight's half of a backward is not. Source: torch 2.13 distributed/fsdp/_fully_shard,
     FSDPParamGroup.post_backward.
     """
-    actions = plan.schedule.record.actions(pipeline_shape(plan))[stage.stage] if plan.pp > 1 else ()
+    if plan.pp == 1:
+        return [plan.num_microbatches > 1]
+    actions = plan.schedule.record.actions(pipeline_shape(plan))[stage.stage]
     made, cast = [False] * len(stage.chunks), [False] * len(stage.chunks)
     for action in actions:
         chunk = action.chunk
@@ -137,15 +139,17 @@ def _reduces_in_loss(plan: Plan, inputs: Inputs) -> bool:
 def _partial(
     plan: Plan, inputs: Inputs, elements: int, weights: int, cast: bool, *, of_heads: bool = False
 ) -> Iterator[Issued]:
-    """Summed over tp before each reduction, in 2 bytes, or in fp32 where a pipeline defers it and has them cast.
+    """Summed over tp before each reduction, in 2 bytes, or in fp32 where that waits for the last micro-batch and they
+    have been cast.
 
     of_heads: each rank's part is of its heads, with or without sequence parallelism.
     """
     if not plan.sp and not of_heads:
         return
-    deferred = plan.pp > 1 and inputs.runtime.sharding.defers_reduction
-    phase = "pipeline" if deferred and plan.num_microbatches > 1 else "backward"
-    full, times = deferred and cast, 1 if deferred else plan.num_microbatches
+    sharding, several = inputs.runtime.sharding, plan.num_microbatches > 1
+    deferred = sharding.defers_reduction if plan.pp > 1 else sharding.accumulates_whole
+    phase = "pipeline" if deferred and plan.pp > 1 and several else "backward"
+    full, times = deferred and cast and inputs.gradient_bytes == FP32_BYTES, 1 if deferred else plan.num_microbatches
     width = FP32_BYTES if full else HALF_BYTES
     yield _collective(inputs, "tp", "all_reduce", width * elements, phase, full=full), weights * times
 

@@ -128,8 +128,13 @@ def _summed(group: dist.ProcessGroup, bucket: dist.GradBucket) -> Future[Tensor]
     return done
 
 
-def summing(model: nn.Module, *, last: bool) -> AbstractContextManager[None]:
-    """Around a micro-batch: gradients are summed in the last one alone."""
+def summing(model: nn.Module, *, last: bool, whole: bool) -> AbstractContextManager[None]:
+    """Around a micro-batch: replicas sum gradients in the last one alone; those that share weights too, where whole
+    ones are added up.
+    """
+    for module in model.modules() if whole else ():
+        if isinstance(module, FSDPModule):
+            module.set_requires_gradient_sync(last, recurse=False)
     alone = isinstance(model, DistributedDataParallel) and not last
     context: AbstractContextManager[None] = model.no_sync() if alone else nullcontext()
     return context

@@ -52,11 +52,12 @@ def passes_of(
 def _accumulated(request: Request, model: nn.Module, loss: Loss, during: During) -> Passes:
     """Micro-batches one after the other, gradients added up."""
     size, count = request.plan.micro_batch, request.plan.num_microbatches
+    whole = request.inputs.runtime.sharding.accumulates_whole
 
     def passes(tokens: Tensor, labels: Tensor) -> None:
         with _over_split_vocabulary(request.plan):
             for index, (part, targets) in enumerate(zip(tokens.split(size), labels.split(size), strict=True)):
-                with summing(model, last=index == count - 1):
+                with summing(model, last=index == count - 1, whole=whole):
                     with during("forward"), mixed_precision(request):
                         value = loss(model(part), targets)
                     with during("backward"):

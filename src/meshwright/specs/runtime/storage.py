@@ -109,6 +109,9 @@ class Sharding(Spec):
     once."""
     defers_reduction: bool
     """Full weights under a pipeline: gradients stay whole in fp32 and are reduced after the last micro-batch alone."""
+    accumulates_whole: bool = False
+    """Full weights without a pipeline, ZeRO 2 and 3: gradients of all micro-batches are added up whole, and reduced
+    after the last one alone (no_sync, set_requires_gradient_sync)."""
     keeps_ends_gathered: bool
     """ZeRO 3: embedding, final norm and head stay gathered from forward to backward (the root unit of FSDP)."""
     keeps_pipelined_ends_gathered: bool
