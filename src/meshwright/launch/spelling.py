@@ -25,8 +25,8 @@ class Understood:
     """What settings say, and what they say beside it."""
 
     fields: Fields
-    unpriced: dict[str, Any] = field(default_factory=dict)
-    """Settings that change memory or time and are not priced."""
+    unpriced: dict[str, str] = field(default_factory=dict)
+    """Settings that change memory or time and are not priced, with what they change."""
     ignored: dict[str, Any] = field(default_factory=dict)
     """Settings that change neither."""
     unknown: dict[str, Any] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def understand(settings: Settings, table: LaunchTable) -> Understood:
     known = table.keys | {key for each in table.settings for key in each.every_value} | table.to_fill.keys()
     known |= {key for key, value in table.as_priced.items() if settings.get(key) == value}
     others = {key: value for key, value in settings.items() if key not in known}
-    unpriced = {key: value for key, value in others.items() if key in table.unpriced}
+    unpriced = {key: table.unpriced[key] for key in others if key in table.unpriced}
     ignored = {key: value for key, value in others.items() if _ignores(table, key) or _is_off(table, key, value)}
     unknown = {key: value for key, value in others.items() if key not in unpriced and key not in ignored}
     hides = any(name not in _APART for name in unread)

@@ -25,6 +25,8 @@ class Behaviour(Spec):
 
     tables: tuple[str, ...]
     """Launch tables whose settings it looks at."""
+    family: str = ""
+    """Of the runtimes that have these settings, where a table is priced as several ones."""
     present: tuple[str, ...] = ()
     """Settings that are all there, with their value where it matters."""
     absent: tuple[str, ...] = ()
@@ -32,14 +34,16 @@ class Behaviour(Spec):
     off: tuple[str, ...] = ()
     """Settings that all say no."""
     change: str
+    """`{precision}`: that of the job; `{value}`: of the first setting that is there."""
 
 
 def runtime_as_set(runtime: Runtime, table: str, settings: Settings, precision: str) -> Runtime:
     """The runtime as the settings switch it; what they say as it is anyway changes nothing."""
     changes = [
-        each.change.format(precision=precision)
+        each.change.format(precision=precision, value=_value(settings, each))
         for each in _behaviours()
         if table in each.tables
+        and each.family in ("", runtime.family)
         and all(_is_set(settings, name) for name in each.present)
         and not any(_is_set(settings, name) for name in each.absent)
         and all(settings.get(name) is False for name in each.off)
@@ -99,6 +103,12 @@ def _differs(setting: Setting, key: str, facts: Facts, settings: Settings) -> bo
     if key in setting.left_out and (isinstance(wanted, bool) or given is not True):
         return not _same(settings.get(key, setting.left_out[key]), filled(wanted, facts))
     return (wanted is True or key.isupper() or given is True) and not _is_set(settings, key)
+
+
+def _value(settings: Settings, behaviour: Behaviour) -> Value | None:
+    """The value of the first setting that a behaviour looks at, as a whole number where it is one."""
+    given = settings.get(next(iter(behaviour.present), ""))
+    return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
 def _same(one: Value, other: Value) -> bool:

@@ -16,7 +16,7 @@ from meshwright.launch.imports.adapters import units_of_trainer, with_usual_modu
 from meshwright.launch.imports.answered import answered, batched
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set, without_switches
 from meshwright.launch.imports.bridge_workloads import is_workload, one_workload
-from meshwright.launch.imports.deepspeed_json import known_to_deepspeed
+from meshwright.launch.imports.deepspeed_json import engine_left_out, known_to_deepspeed, sized_by_the_model
 from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.imports.dialects import dialect_of
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
@@ -158,6 +158,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, notes)
     settings = known | started | read.environment
     spelled |= started | read.environment
+    spelled |= sized_by_the_model(read, model.hidden_size if model else fields.get("model.hidden_size"))
     gaps = gaps_of(read, fields, table, keyed, model)
     if given.cluster is None:
         gaps.insert(
@@ -190,7 +191,8 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
         notes.append(f"the file starts {machines}; asked about: {cluster.num_gpus} GPUs")
     if understood.fields.get("plan.recompute") is None:
         notes.append("recomputation stands in the training script; priced without: --recompute full says otherwise")
-    notes += left_out(plan, inputs, table, spelled) + units_of_trainer(plan, inputs, spelled)
+    notes += left_out(plan, inputs, table, spelled) + engine_left_out(plan, inputs, read, spelled)
+    notes += units_of_trainer(plan, inputs, spelled)
     return LaunchQuestion(
         path=path,
         given=given,
