@@ -14,14 +14,16 @@ from meshwright.launch.imports.patch import patch_of
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.layout.plan import Plan
 from meshwright.specs.choices import Recompute
+from meshwright.specs.model import Model
+from meshwright.specs.reading.model import read_model
 from strategies import llama_8b, question
 
 PLAN = Plan(dp=8, zero=3, micro_batch=2, num_microbatches=4, recompute=Recompute.FULL)
 RECOMPUTATION = "recomputation stands in the training script"
 
 
-def written(folder: Path, framework: str) -> Path:
-    inputs = question(llama_8b(), "1x8:h100", framework, global_batch=64, precision="bf16")
+def written(folder: Path, framework: str, model: Model | None = None) -> Path:
+    inputs = question(model or llama_8b(), "1x8:h100", framework, global_batch=64, precision="bf16")
     for name, text in launch_files(PLAN, inputs, framework).files.items():
         (folder / name).write_text(text)
     return folder
@@ -142,3 +144,23 @@ def test_a_change_by_hand_says_where_each_setting_stands(tmp_path: Path) -> None
     (folder / "train.py").unlink()
     alone = asked(*command, "--set", "job.sequence_length=4096", "--recompute", "full")
     assert "in deepspeed.json and in your training script: - set plan.recompute full" in " ".join(alone.out.split())
+
+
+@pytest.mark.parametrize("framework", ["deepspeed", "accelerate"])
+def test_the_script_names_the_model_that_the_catalogue_has(tmp_path: Path, framework: str) -> None:
+    folder = written(tmp_path, framework, read_model("qwen3-8b"))
+    again = question_of_file(folder, Given(cluster="1x8:h100"))
+    assert (again.inputs.model.name, str(again.plan), again.understood.unknown) == ("qwen3-8b", str(PLAN), {})
+    script = folder / "train.py"
+    assert "MODEL_NAME = 'Qwen/Qwen3-8B'" in script.read_text()
+    assert read(folder).inputs.model.name == "llama-3.1-8b"  # --model goes before it
+    script.write_text(script.read_text().replace("MODEL_NAME = ", "OTHER = "))  # as of an earlier release
+    with pytest.raises(InvalidInput, match="of the model: layers"):
+        question_of_file(folder, Given(cluster="1x8:h100"))
+
+
+@pytest.mark.parametrize("framework", ["deepspeed", "accelerate"])
+def test_a_model_that_differs_from_the_one_of_its_name_is_asked_for(tmp_path: Path, framework: str) -> None:
+    folder = written(tmp_path, framework, read_model("qwen3-8b").replace(vocab_size=151_808))
+    with pytest.raises(InvalidInput, match=r"the model 'config.json of qwen3-8b' is not in the catalogue: --model"):
+        question_of_file(folder, Given(cluster="1x8:h100"))

@@ -11,7 +11,7 @@ from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
 from meshwright.launch.refusals import limits_of, options_of, refusals, spelled_alone, way_on
-from meshwright.launch.registry import registered, whole_axes
+from meshwright.launch.registry import published_name, registered, whole_axes
 from meshwright.launch.spelling import Settings, settings_of, understand
 from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 from meshwright.layout.plan import Plan
@@ -130,7 +130,8 @@ def _whole_axes(plan: Plan, inputs: Inputs, table: LaunchTable) -> list[str]:
 
 def _spelled(plan: Plan, inputs: Inputs, table: LaunchTable, name: str) -> tuple[Launch, tuple[Plan, Inputs]]:
     """The settings of a plan, and the plan and question that they say."""
-    fields = fields_of(plan, inputs) | {"model.name": registered(inputs, table)}
+    named = published_name(inputs) if "model.name" in table.script.values() else registered(inputs, table)
+    fields = fields_of(plan, inputs) | {"model.name": named}
     facts: Facts = facts_of(plan, inputs)
     settings = settings_of(fields, facts, table)
     told = understand(settings, table)

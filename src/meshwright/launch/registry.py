@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from meshwright.errors import Fault, InvalidSpec, NotModelled
+from meshwright.errors import Fault, InvalidSpec, NotModelled, UnknownName
 from meshwright.launch.architecture import model_fields, same_architecture
 from meshwright.launch.forms import Fields
 from meshwright.launch.framework import Value
 from meshwright.launch.refusals import refusals
 from meshwright.launch.table import LaunchTable
 from meshwright.layout.plan import Plan
+from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.reading.model import read_model
@@ -44,6 +45,26 @@ def registered(inputs: Inputs, table: LaunchTable) -> str | None:
             rotary_changes(model, table, called)
             return called
     raise InvalidSpec(f"a launch of {table.framework} ({table.release})", _unregistered(model, sequence, table))
+
+
+def published_name(inputs: Inputs) -> str:
+    """What a training script calls the model: as Hugging Face has it, where the catalogue has the same under its name;
+    else a name that nobody takes for another model's.
+
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> published_name(LLAMA.replace(model=read_model("llama-3.1-8b")))
+    'meta-llama/Llama-3.1-8B'
+    """
+    model = inputs.model
+    try:
+        name = catalog.resolve("models", model.name)
+        known = read_model(name)
+    except UnknownName:
+        return f"config.json of {model.name}"
+    if known.mtp_layers != model.mtp_layers or not same_architecture(known, model, inputs.job.sequence_length):
+        return f"config.json of {model.name}"
+    hosted = [each for each in catalog.load("models", name).get("aliases", ()) if "/" in each]
+    return next((each for each in hosted if each.lower().endswith(f"/{name}")), (*hosted, name)[0])
 
 
 def _unregistered(model: Model, sequence: int, table: LaunchTable) -> list[Fault]:

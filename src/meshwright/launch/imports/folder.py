@@ -17,6 +17,8 @@ from meshwright.launch.readers.traced import Unreadable
 from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 
 START, SCRIPT = "train.sh", "train.py"
+OF_THE_MODEL = "model.name"
+"""The field that scripts of earlier releases lack."""
 
 
 def launch_file_in(folder: Path) -> Path:
@@ -64,20 +66,20 @@ def with_script(read: LaunchSettings, table: LaunchTable, given: Fields, notes: 
     if not constants:
         return read
     known = {each.key: each.value for each in read.settings if not each.open and each.value != "auto"}
-    settings: list[FileSetting] = []
+    settings: dict[str, FileSetting] = {}
     for name, field in table.script.items():
-        key, value = table.rows[field].key, constants[name]
-        if key in given or field in given:
+        key, value = table.rows[field].key, constants.get(name)
+        if value is None or key in given or field in given:
             continue
         if key not in known:
-            settings.append(FileSetting(key, value.value, 0))
+            settings[name] = FileSetting(key, value.value, 0)
         elif str(known[key]) != str(value.value):
             raise InvalidInput(
                 f"{read.path!r} says {key} {known[key]}, and line {value.line} of {SCRIPT} beside it {name} = "
                 f"{value.value}: they must be the same; --set {key if '.' in key else field}=... says which is meant"
             )
-    notes.append(f"{', '.join(each.key for each in settings)}: as {SCRIPT} beside the file has it")
-    return replace(read, settings=(*read.settings, *settings))
+    notes.append(f"{', '.join(settings)}: as {SCRIPT} beside the file has it")
+    return replace(read, settings=(*read.settings, *settings.values()))
 
 
 def constants_beside(path: Path, table: LaunchTable) -> dict[str, str]:
@@ -122,7 +124,8 @@ def _named_tree(read: LaunchSettings, name: FileSetting | None) -> LaunchSetting
 def _script_of_launch(path: Path, table: LaunchTable) -> dict[str, FileSetting]:
     """The constants of the training script beside a file where it is one of `launch`, else nothing."""
     constants = _constants(path.parent / SCRIPT)
-    return constants if table.script and table.script.keys() <= constants.keys() else {}
+    names = {name for name, field in table.script.items() if field != OF_THE_MODEL}
+    return constants if names and names <= constants.keys() else {}
 
 
 def _constants(script: Path) -> dict[str, FileSetting]:

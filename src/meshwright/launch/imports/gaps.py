@@ -135,6 +135,8 @@ def _of_the_model(read: LaunchSettings, fields: Fields, table: LaunchTable, open
 def _place_of_model(name: str, read: LaunchSettings, table: LaunchTable) -> str:
     """Where a file would name its model; an option of the training script stands in no file of settings."""
     of_the_script = name in table.rows and table.rows[name].key.startswith("--") and read.form in ("yaml", "json")
+    if name in table.rows and table.rows[name].key == name:
+        return ""
     return f" ({table.rows[name].key} of the training script)" if of_the_script else place_of(name, read, table)
 
 

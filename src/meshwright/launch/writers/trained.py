@@ -17,6 +17,7 @@ from meshwright.specs.weights import parameter_count
 from meshwright.units import format_gib
 
 TEMPLATES = resources.files("meshwright.launch.writers") / "templates"
+_OF_THE_SCRIPT = ("model.", "plan.", "job.", "runtime.")
 EFFICIENT_LOADING = "fsdp_config.fsdp_cpu_ram_efficient_loading"
 """With it the first process alone makes the weights."""
 ACCELERATE = (
@@ -33,7 +34,7 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     """
     notes = [*notes, *_host_memory(launch), *_masked_windows(launch)]
     name, text = launch.table.configuration, yaml_text if launch.table.file == "yaml" else json_text
-    own = {key: value for key, value in launch.settings.items() if not key.startswith(("plan.", "job.", "runtime."))}
+    own = {key: value for key, value in launch.settings.items() if not key.startswith(_OF_THE_SCRIPT)}
     command = torchrun(launch) if launch.table.launcher == "torchrun" else ACCELERATE.format(nodes=launch.nodes)
     return {
         name: text(own, notes),
