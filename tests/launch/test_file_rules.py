@@ -322,8 +322,8 @@ def test_every_demand_has_an_example() -> None:
     assert demands is not None
     assert {each.name for each in demands.demands} <= {rule for rule, *_ in MEGATRON}
     names = {file.name.removesuffix(".toml") for file in DEMANDS.iterdir() if file.name.endswith(".toml")}
-    forks = {"megatron-deepspeed", "zero-bubble"}
-    assert names == {"megatron-lm", "megatron-bridge", "deepspeed", "trainer", "accelerate"} | forks
+    forks, of_a_trainer = {"megatron-deepspeed", "zero-bubble"}, {"llama-factory", "axolotl"}
+    assert names == {"megatron-lm", "megatron-bridge", "deepspeed", "trainer", "accelerate"} | forks | of_a_trainer
     bridge = demands_of("megatron-bridge")
     assert bridge is not None
     assert {each.name for each in bridge.demands} == {rule for _, _, rule, _ in OF_BRIDGE}

@@ -63,7 +63,7 @@ def published_name(inputs: Inputs) -> str:
         return f"config.json of {model.name}"
     if known.mtp_layers != model.mtp_layers or not same_architecture(known, model, inputs.job.sequence_length):
         return f"config.json of {model.name}"
-    hosted = [each for each in catalog.load("models", name).get("aliases", ()) if "/" in each]
+    hosted: list[str] = [each for each in catalog.load("models", name).get("aliases", ()) if "/" in each]
     return next((each for each in hosted if each.lower().endswith(f"/{name}")), (*hosted, name)[0])
 
 

@@ -167,6 +167,8 @@ class LaunchTable(Spec):
     """Values of unpriced settings with which they change nothing."""
     refused: dict[str, str] = {}
     """Settings of models that are not modelled, with what they are; a `*` at the end stands for the rest of a name."""
+    asked_as: dict[str, str] = {}
+    """Of choices that are translated: what --set takes in the words of the files, by what they are about."""
     ignored: tuple[str, ...] = ()
     """Settings that change neither; a `*` at the end stands for the rest of a name."""
 

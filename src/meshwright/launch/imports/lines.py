@@ -61,6 +61,10 @@ def with_lines(faults: list[str], read: LaunchSettings, table: LaunchTable) -> l
         if absent and (auto := left_to_the_script(absent[1], read)):
             found.append(auto)
             continue
+        about = fault.partition(":")[0]
+        if absent and about in table.asked_as:
+            found.append(f"{about}: not in the file; --set {table.asked_as[about]}")
+            continue
         said = f"line {line}: {fault}" if line else fault
         found.append(said if line or not absent else f"{said}{place_of(absent[1], read, table)}")
     return found

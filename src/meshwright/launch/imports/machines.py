@@ -13,8 +13,14 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.reading.accelerator import read_accelerator
 from meshwright.specs.reading.cluster import read_cluster
 
-_NODES = ("--nnodes", "--num_nodes", "--num_machines", "--nodes", "-N", "num_machines", "trainer.num_nodes")
-_PER_NODE = ("--nproc_per_node", "--nproc-per-node", "--num_gpus", "--gpus-per-node", "--npernode", "trainer.devices")
+_NODES = (
+    *("--nnodes", "--num_nodes", "--num_machines", "--nodes", "-N", "num_machines", "trainer.num_nodes"),
+    *("num_nodes", "executor.nodes"),
+)
+_PER_NODE = (
+    *("--nproc_per_node", "--nproc-per-node", "--num_gpus", "--gpus-per-node", "--npernode", "trainer.devices"),
+    *("trainer.num_gpus_per_node", "num_gpus_per_node", "executor.ntasks_per_node"),
+)
 _TASKS = ("--ntasks-per-node",)
 _RANKS = ("--num_processes", "num_processes", "-np", "--gpus", "-G")
 _OF_A_KIND = ("--gpus-per-node", "--gpus", "-G")

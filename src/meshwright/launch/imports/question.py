@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +29,7 @@ from meshwright.launch.imports.folder import (
 )
 from meshwright.launch.imports.functions import one_function
 from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, gaps_of, says_sizes, settled
+from meshwright.launch.imports.given_values import is_setting, not_read, passed_over
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.lines import faults_of, with_lines
 from meshwright.launch.imports.machines import Machines, cluster_for, counted, machines_of
@@ -127,19 +127,25 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     started = environment_in(path) if path.is_dir() else {}
     path = launch_file_in(path) if path.is_dir() else path
     keyed = {name: value for name, value in given.values.items() if name.startswith("--") or "." in name}
-    try:
-        read = read_launch_file(path, {name: value for name, value in given.values.items() if name not in keyed}, text)
+    variables = {name: value for name, value in given.values.items() if name not in {*keyed, "function"}}
+
+    def reader(variables: dict[str, str]) -> LaunchSettings:
         asked_for = given.values.get("function")
-        read = one_workload(with_configuration(read), asked_for)
-        read = read if is_workload(read) else one_function(read, asked_for)
+        read = one_workload(with_configuration(read_launch_file(path, variables, text)), asked_for)
+        return read if is_workload(read) else one_function(read, asked_for)
+
+    try:
+        read = reader(variables)
         dialect = dialect_of(read, given.framework)
     except InvalidInput as error:
         raise with_folder(error, path) from None
-    path = Path(read.path)
-    read = dialect.objects(read)
     table = import_table(dialect.name)
-    notes = _unread({*given.values} - {*keyed, "function"}, read)
-    notes += told_elsewhere(read)
+    unused = not_read(variables, reader, read)
+    path = Path(read.path)
+    keyed |= {name: variables[name] for name in unused if is_setting(name, read, table)}
+    unheard = [passed_over(name, path.name, read, table) for name in unused if name not in keyed]
+    read = dialect.objects(read)
+    notes = [*unheard, *told_elsewhere(read)]
     read, empty = settled(with_script(read, table, keyed, notes), table)
     notes += [f"{name}, which nothing sets, is taken as empty" for name in empty]
     known: Settings = {each.key: each.value for each in read.settings if _says(each)}  # type: ignore[misc]
@@ -185,7 +191,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     rules += tuple(with_line(rule, read) for rule in misspelt)
     if gaps or wrong or asked is None or cluster is None:
         broken = [*broken_lines(rules), *(str(fault) for fault in (faults(*asked) if asked else ()))]
-        raise InvalidInput(unread(read, dialect, gaps, wrong, broken))
+        raise InvalidInput(unread(read, dialect, gaps, wrong, broken, unheard))
     plan, inputs = asked
     if machines.ranks and machines.ranks != cluster.num_gpus:
         notes.append(f"the file starts {machines}; asked about: {cluster.num_gpus} GPUs")
@@ -227,12 +233,6 @@ def _asked(
     plan, inputs = question_of(counted, cluster, runtime, model=model, name=name)
     require_counts(plan)
     return plan, inputs
-
-
-def _unread(names: set[str], read: LaunchSettings) -> list[str]:
-    """What is given as a variable or an argument of the file, and stands nowhere in it."""
-    absent = [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", read.text)]
-    return [f"--set {name}: {Path(read.path).name} itself does not read {name}" for name in absent]
 
 
 def _says(setting: FileSetting) -> bool:

@@ -10,14 +10,22 @@ from meshwright.launch.readers.settings import LaunchSettings
 
 
 def unread(
-    read: LaunchSettings, dialect: Dialect, gaps: Sequence[str], faults: Sequence[str], broken: Sequence[str]
+    read: LaunchSettings,
+    dialect: Dialect,
+    gaps: Sequence[str],
+    faults: Sequence[str],
+    broken: Sequence[str],
+    passed_over: Sequence[str] = (),
 ) -> str:
-    """The message: what the file leaves open, what is not valid in it, and which rules of its framework it breaks."""
+    """The message: what the file leaves open, what is not valid in it, which rules of its framework it breaks, and what
+    is said beside it and read nowhere.
+    """
     parts = [
         (gaps, "leaves open what the answer rests on"),
         (faults, "is not valid"),
         (broken, "breaks rules of its framework"),
     ]
+    parts += [(passed_over, "does not read what is said beside it")]
     said = [f"{what}:{_listed(lines)}" for lines, what in parts if lines]
     return f"{read.path!r} ({dialect.framework}) " + "\nIt also ".join(said) + (_not_followed(read) if gaps else "")
 
