@@ -87,7 +87,7 @@ def summary(question: LaunchQuestion) -> tuple[str, str]:
         (f"{TRL}use_peft: true\n", "dtype is left out, which is float32 in TRL: adapters are priced beside"),
         (f"{TRL}load_in_4bit: true\n", "line 6: load_in_4bit is of quantised weights"),
         (f"{TRL}beta: 0.1\n", "line 6: beta is of training by preferences"),
-        (TRL, "plan.zero is not in the file, which has no key for it: --set plan.zero=..."),
+        (TRL, "plan.zero: the stage of ZeRO stands in what starts the training: give the script with"),
     ],
 )
 def test_what_a_trainer_does_not_train_whole_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -168,7 +168,8 @@ class LaunchTable(Spec):
     refused: dict[str, str] = {}
     """Settings of models that are not modelled, with what they are; a `*` at the end stands for the rest of a name."""
     asked_as: dict[str, str] = {}
-    """Of choices that are translated: what --set takes in the words of the files, by what they are about."""
+    """Where what is left open stands in the words of its files, and what --set takes; by the name of the field, or by
+    what a choice is about."""
     ignored: tuple[str, ...] = ()
     """Settings that change neither; a `*` at the end stands for the rest of a name."""
 

@@ -95,6 +95,8 @@ def _absent(read: LaunchSettings, table: LaunchTable, name: str, open_keys: set[
     key = table.rows[name].key if name in table.rows else name
     if key in open_keys:
         return ""
+    if name in table.asked_as and not _named_engine(read):
+        return f"{name}: {table.asked_as[name]}"
     if name == "job.global_batch" and (count := left_auto(read, table, ())):
         return f"line {count.line}: {count.key} is auto, and follows from the global batch: --set {name}=..."
     if auto := left_to_the_script(key, read, "" if _settable(key) else name):

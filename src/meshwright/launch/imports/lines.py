@@ -63,7 +63,7 @@ def with_lines(faults: list[str], read: LaunchSettings, table: LaunchTable) -> l
             continue
         about = fault.partition(":")[0]
         if absent and about in table.asked_as:
-            found.append(f"{about}: not in the file; --set {table.asked_as[about]}")
+            found.append(f"{about}: {table.asked_as[about]}")
             continue
         said = f"line {line}: {fault}" if line else fault
         found.append(said if line or not absent else f"{said}{place_of(absent[1], read, table)}")

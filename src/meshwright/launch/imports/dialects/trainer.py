@@ -40,7 +40,10 @@ def _translated(spelled: Spelled) -> Settings:
     if "zero_optimization.stage" in settings:
         return settings | {"runtime.id": "deepspeed"}
     if sharded:
-        return settings | {"runtime.id": "accelerate", "zero_optimization.stage": _stage(str(sharded), spelled.notes)}
+        return settings | {
+            "runtime.id": "accelerate",
+            "zero_optimization.stage": stage_of_fsdp(str(sharded), spelled.notes),
+        }
     if not named and not re.search(r"\baccelerate\b", spelled.read.text):
         spelled.notes.append("neither `--deepspeed` nor `--fsdp`: the Trainer keeps whole states on every rank, ZeRO 0")
         settings["zero_optimization.stage"] = 0
@@ -83,7 +86,7 @@ def _adapted(settings: Settings, program: str) -> Settings:
     return settings
 
 
-def _stage(fsdp: str, notes: list[str]) -> int:
+def stage_of_fsdp(fsdp: str, notes: list[str]) -> int:
     """The stage of ZeRO that FSDP's words mean."""
     words = fsdp.replace(",", " ").split()
     stages = {"full_shard": 3, "shard_grad_op": 2}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
+from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects import llama_factory
-from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, has
+from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
+from meshwright.launch.imports.dialects.trainer import stage_of_fsdp
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -17,6 +19,8 @@ _LORA = LoraOptions(
     usual={"lora_r": 16, "lora_dropout": 0.05},
     left_to_peft=True,
 )
+_STAGE = "zero_optimization.stage"
+_TORCHRUN = {"--nproc_per_node", "--nproc-per-node", "--nnodes"}
 _HALF = ("bfloat16", "auto")
 
 
@@ -29,6 +33,26 @@ def _require_half(known: Settings) -> None:
         raise InvalidInput(f"{what}: adapters are priced beside weights in bf16, which dtype: bfloat16 says")
 
 
+def _sharded(spelled: Spelled) -> Settings:
+    """The settings with the stage of ZeRO as the Trainer has it, where `deepspeed` or `fsdp` says it, or torchrun
+    starts the program without either.
+
+    Source: transformers 5.23.0 training_args.py, of which TRL's SFTConfig is one.
+    """
+    settings = deepspeed_json(spelled.read) | spelled.known
+    named, fsdp = settings.pop("deepspeed", None), settings.pop("fsdp", None)
+    if _STAGE in settings:
+        return settings | {"runtime.id": "deepspeed"}
+    if fsdp:
+        words = " ".join(map(str, fsdp)) if isinstance(fsdp, list) else str(fsdp)
+        return settings | {"runtime.id": "accelerate", _STAGE: stage_of_fsdp(words, spelled.notes)}
+    started = {each.key for each in spelled.read.launcher}
+    if not named and spelled.read.program and started & _TORCHRUN and "plan.zero" not in settings:
+        spelled.notes.append("torchrun, and neither `deepspeed` nor `fsdp`: whole states on every rank, ZeRO 0")
+        settings[_STAGE] = 0
+    return settings | ({"deepspeed": named} if named else {})
+
+
 def _translated(known: Settings, notes: list[str]) -> Settings:
     """The settings with the adapters that are trained, and without switches that are off."""
     trained = known.get("use_peft") is True
@@ -37,7 +61,11 @@ def _translated(known: Settings, notes: list[str]) -> Settings:
         _require_half(known)
     if not {"bf16", "fp16"} & known.keys():
         notes.append("neither bf16 nor fp16 stands in it: priced in bf16")
-    return {key: value for key, value in known.items() if value is not False or key == "gradient_checkpointing"}
+    return {
+        key: value
+        for key, value in known.items()
+        if value is not False or key == "gradient_checkpointing" or "." in key
+    }
 
 
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
@@ -49,5 +77,5 @@ DIALECT = Dialect(
     name="trl",
     framework="TRL",
     holds=_holds,
-    translate=lambda spelled: _translated(spelled.known, spelled.notes),
+    translate=lambda spelled: _translated(_sharded(spelled), spelled.notes),
 )
