@@ -28,6 +28,8 @@ FUSED_EXPERTS = "fused_experts"
 """The switch for one kernel that computes all experts of a rank."""
 TRAINING_DTYPE, FROZEN = "training_dtype", "frozen"
 """The switch for the format of weights, and its position where they are frozen in 2 bytes."""
+_ALIKE = 0.6
+"""Share of letters from which on a behaviour is offered for one that is not known."""
 OF_EXPERTS = (PERMUTE_FUSION, FUSED_EXPERTS)
 KERNEL_SWITCHES = (*OF_EXPERTS, LIGER)
 """Switches for faster kernels, the first of models with experts."""
@@ -269,7 +271,7 @@ def _path(key: str, runtime: Runtime) -> list[str]:
         if others:
             raise _fault(key, f"is no switch of {runtime.id}; it is one of {', '.join(others)}")
         known = SECTION_OF.keys() | Runtime.model_fields.keys() | runtime.switches.keys()
-        raise _fault(key, str(UnknownName("behaviour", steps[0], known)))
+        raise _fault(key, str(UnknownName("behaviour", steps[0], known, alike=_ALIKE)))
     return [SECTION_OF[steps[0]], *steps]
 
 

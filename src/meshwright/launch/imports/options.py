@@ -11,7 +11,7 @@ from importlib import resources
 
 from meshwright.launch.imports.conditions import Said
 from meshwright.launch.imports.demands import FileRule
-from meshwright.launch.imports.nearest import near_word, nearest_word
+from meshwright.launch.imports.nearest import near_option, nearest_word
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.specs.base import Spec
 
@@ -64,7 +64,7 @@ def option_rules(name: str, read: LaunchSettings, said: Said, allowed: Collectio
     if _of_a_fork(unknown, options):
         return
     where = f"{options.source}, of {options.release} and earlier ones"
-    near = {key: near_word(key, options.known) for key in unknown}
+    near = {key: near_option(key, options.known) for key in unknown}
     likely = sorted(unknown, key=lambda key: _likeness(key, near[key]), reverse=True)[:SHOWN]
     more = f"; and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
     words = "; ".join(f"{key} (nearest: {near[key]})" if near[key] else key for key in likely) + more
