@@ -111,3 +111,28 @@ def test_text_models_that_liger_has_are_priced_with_them(family: str) -> None:
     inputs = read_inputs("qwen3-8b", "1x8:h100", Job(sequence_length=2048, global_batch=64), "accelerate")
     inputs = inputs.replace(model=inputs.model.replace(family=family))
     assert inputs.replace(runtime=with_behaviours(inputs.runtime, ["liger=on"])).runtime.entropy.fuses_head
+
+
+def test_the_loss_of_liger_that_keeps_logits_is_priced_in_place(tmp_path: Path) -> None:
+    plain = AXOLOTL.replace("fused_linear_cross", "cross")
+    path = tmp_path / "a.yaml"
+    path.write_text(plain)
+    question = question_of_file(path, Given(cluster="1x8:h100"))
+    assert question.inputs.runtime.kernels.cross_entropy == "in_place"
+    assert not {key for key in (*question.understood.unpriced, *question.understood.unknown) if "liger" in key}
+    path.write_text(f"{plain}liger_fused_linear_cross_entropy: true\n")
+    refused = question_of_file(path, Given(cluster="1x8:h100"))
+    assert [rule.name for rule in refused.rules if not rule.kept] == ["one_loss_of_liger"]
+    path.write_text(plain.replace("plugins:\n  - axolotl.integrations.liger.LigerPlugin\n", ""))
+    assert question_of_file(path, Given(cluster="1x8:h100")).inputs.runtime.kernels.cross_entropy == "eager"
+
+
+def test_a_loss_in_place_keeps_fewer_bytes_of_logits_than_an_eager_one() -> None:
+    read = read_inputs(
+        "llama-3.1-8b", "1x8:h100", Job(sequence_length=32_768, global_batch=8, precision="bf16"), "accelerate"
+    )
+    kept = [
+        with_behaviours(read.runtime, [f"cross_entropy={name}"]).entropy.alive_bytes
+        for name in ("eager", "in_place", "fused_linear")
+    ]
+    assert kept == [12, 6, 2]
