@@ -42,7 +42,10 @@ def test_no_path_leads_out_of_the_folder(tmp_path: Path) -> None:
         read(inside, FACTORY.replace("examples/deepspeed/ds.json", "../outside.d/other.json"))
 
 
-@pytest.mark.parametrize(("optimizer", "told"), [("adamw_torch_fused", False), ("adamw_bnb_8bit", True)])
+@pytest.mark.parametrize(
+    ("optimizer", "told"),
+    [("adamw_torch_fused", False), ("adamw_torch", False), ("adafactor", True), ("lion_8bit", True)],
+)
 def test_an_optimizer_is_told_where_it_is_not_the_one_that_is_priced(
     tmp_path: Path, optimizer: str, told: bool
 ) -> None:

@@ -34,7 +34,9 @@ def with_engine(settings: Settings) -> Settings:
 
 
 def _translated(spelled: Spelled) -> Settings:
-    return with_engine(_accelerate(deepspeed_json(spelled.read) | plain_arguments(spelled.read, spelled.known)))
+    return with_engine(
+        _accelerate(deepspeed_json(spelled.read) | plain_arguments(spelled.read, spelled.known, spelled.notes))
+    )
 
 
 DIALECT = Dialect(

@@ -7,6 +7,7 @@ from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_setting
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.accelerate import with_engine
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
+from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.spelling import Settings
 
 _LORA = LoraOptions(
@@ -79,7 +80,8 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
 
 
 def _translated(spelled: Spelled) -> Settings:
-    return with_engine(_axolotl(deepspeed_json(spelled.read) | spelled.known, spelled.notes))
+    known = with_optimizer(spelled.known, "optimizer", spelled.notes)
+    return with_engine(_axolotl(deepspeed_json(spelled.read) | known, spelled.notes))
 
 
 DIALECT = Dialect(

@@ -8,11 +8,11 @@ from meshwright.errors import InvalidInput
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled
+from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
 _OFF = ("false", "none", "null", "", '""', "''")
-_OF_ADAM = re.compile(r"adam(w)?(_(torch|hf)(_fused)?)?")
 _OTHERS = re.compile(r"(^|[_.])(dpo|ppo|grpo|kto|orpo|rloo|rlhf|rm|reward\w*|qlora|mlm|glue|classif\w*)([_.]|$)")
 """Programs that take the same arguments and train something else, or a part of it."""
 _OF_LORA = re.compile(r"(^|[_.])lora([_.]|$)")
@@ -35,7 +35,7 @@ def _translated(spelled: Spelled) -> Settings:
 
     Source: transformers 5.23.0 training_args.py (`fsdp`, `deepspeed`; neither: whole states on every rank).
     """
-    settings = deepspeed_json(spelled.read) | plain_arguments(spelled.read, spelled.known)
+    settings = deepspeed_json(spelled.read) | plain_arguments(spelled.read, spelled.known, spelled.notes)
     named, sharded = settings.pop("--deepspeed", False), settings.pop("--fsdp", False)
     if "zero_optimization.stage" in settings:
         return settings | {"runtime.id": "deepspeed"}
@@ -50,8 +50,8 @@ def _translated(spelled: Spelled) -> Settings:
     return settings
 
 
-def plain_arguments(read: LaunchSettings, known: Settings) -> Settings:
-    """The arguments with underscores, without an optimizer that is Adam, and with switches that are off as false.
+def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> Settings:
+    """The arguments with underscores, with the optimizer as it is priced, and with switches that are off as false.
 
     Raises `InvalidInput` for programs that train from preferences or beside quantised weights, and for adapters whose
     rank or modules only the program knows.
@@ -60,8 +60,7 @@ def plain_arguments(read: LaunchSettings, known: Settings) -> Settings:
     if _OTHERS.search(name):
         raise InvalidInput(f"{read.path!r} starts {name}: rewards, preferences and quantised weights are not modelled")
     settings = {f"--{key[2:].replace('-', '_')}" if key.startswith("--") else key: each for key, each in known.items()}
-    if _OF_ADAM.fullmatch(str(settings.get("--optim", ""))):
-        del settings["--optim"]
+    settings = with_optimizer(settings, "--optim", notes)
     if settings.get("--gradient_checkpointing") == "1":
         settings["--gradient_checkpointing"] = True
     settings = {

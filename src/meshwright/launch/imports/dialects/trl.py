@@ -8,6 +8,7 @@ from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects import llama_factory
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
 from meshwright.launch.imports.dialects.trainer import stage_of_fsdp
+from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -39,7 +40,7 @@ def _sharded(spelled: Spelled) -> Settings:
 
     Source: transformers 5.23.0 training_args.py, of which TRL's SFTConfig is one.
     """
-    settings = deepspeed_json(spelled.read) | spelled.known
+    settings = deepspeed_json(spelled.read) | with_optimizer(spelled.known, "optim", spelled.notes)
     named, fsdp = settings.pop("deepspeed", None), settings.pop("fsdp", None)
     if _STAGE in settings:
         return settings | {"runtime.id": "deepspeed"}
