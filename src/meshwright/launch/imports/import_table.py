@@ -21,10 +21,16 @@ def import_table(name: str) -> LaunchTable:
     entry = tomllib.loads(own.read_text("utf-8"))
     if "like" not in entry:
         return LaunchTable(**entry)
-    like = launch_table(entry.pop("like"))
+    like = _like(name, entry.pop("like"))
     rows = like.rows | {field: Row(**row) for field, row in entry.pop("rows", {}).items()}
     unpriced = like.unpriced | entry.pop("unpriced", {})
     program = import_table(entry.pop("program")) if "program" in entry else like
     ignored = (*like.ignored, *entry.pop("ignored", ()), *(program.ignored if program is not like else ()))
     refused = like.refused | program.refused | entry.pop("refused", {})
     return like.replace(**entry, rows=rows, unpriced=unpriced, refused=refused, ignored=ignored)
+
+
+def _like(name: str, other: str) -> LaunchTable:
+    """The table that another is like: the one for reading where it has that, unless it is of the same name."""
+    read = name != other and (TABLES / f"{other}.toml").is_file()
+    return import_table(other) if read else launch_table(other)

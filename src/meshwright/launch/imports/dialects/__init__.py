@@ -17,6 +17,7 @@ from meshwright.launch.imports.dialects import (
     ms_swift,
     nanotron,
     nemo,
+    swift,
     torchtitan,
     torchtitan_toml,
     trainer,
@@ -46,6 +47,7 @@ DIALECTS = (
     llama_factory.DIALECT,
     trl.DIALECT,
     trainer.DIALECT,
+    swift.DIALECT,
 )
 
 

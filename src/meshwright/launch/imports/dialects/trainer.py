@@ -63,10 +63,13 @@ def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> 
     settings = with_optimizer(settings, "--optim", notes)
     if settings.get("--gradient_checkpointing") == "1":
         settings["--gradient_checkpointing"] = True
-    settings = {
-        key: False if key.startswith("--") and str(each).lower() in _OFF else each for key, each in settings.items()
-    }
-    return _adapted(settings, name)
+    return _adapted(plain_switches(settings), name)
+
+
+def plain_switches(settings: Settings) -> Settings:
+    """The arguments with switches that are off as false."""
+    off = {key for key, each in settings.items() if key.startswith("--") and str(each).lower() in _OFF}
+    return settings | dict.fromkeys(off, False)
 
 
 def _adapted(settings: Settings, program: str) -> Settings:

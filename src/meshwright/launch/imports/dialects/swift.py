@@ -1,0 +1,112 @@
+"""Swift: the options of `swift sft` and `swift pt` of ms-swift without Megatron, as arguments of a Trainer."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from importlib import resources
+
+from meshwright.errors import InvalidInput, any_of
+from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_settings
+from meshwright.launch.imports.deepspeed_json import deepspeed_json
+from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
+from meshwright.launch.imports.dialects.trainer import plain_switches
+from meshwright.launch.imports.numbers import whole_number
+from meshwright.launch.imports.optimizers import with_optimizer
+from meshwright.launch.readers.settings import LaunchSettings
+from meshwright.launch.spelling import Settings
+
+FILE = resources.files("meshwright.launch.imports") / "swift_presets.toml"
+_LORA = LoraOptions(
+    rank=("--lora_rank",),
+    modules=("--target_modules",),
+    dropout="--lora_dropout",
+    own=("--lora_", "--target_modules", "--use_dora"),
+    usual={"--lora_rank": 8, "--target_modules": "all-linear", "--lora_dropout": 0.05},
+)
+_TUNERS = ("--tuner_type", "--train_type", "--sft_type")
+"""Names of one option, of this and of earlier releases."""
+_STAGE, _CHECKPOINTS, _SPLIT = "zero_optimization.stage", "--gradient_checkpointing", "--sequence_parallel_size"
+_COUNT, _USUAL_BATCH = "--gradient_accumulation_steps", 16
+_PROGRAM = re.compile(r"(^|/)(swift|swift/cli/(sft|pt|rlhf)\.py)$")
+_USUAL: Settings = {"--per_device_train_batch_size": 1, _CHECKPOINTS: True}
+"""Where the Trainer has others."""
+
+
+def _translated(spelled: Spelled) -> Settings:
+    """The options with what they name of DeepSpeed or FSDP.
+
+    Raises `InvalidInput` for tuners other than LoRA, for sequences that ranks share, and for files that are not there.
+
+    Source: modelscope/ms-swift@3602360a5 swift/arguments/sft_args.py (_init_deepspeed, _init_fsdp) and
+    base_args/base_args.py (adapters unless it is said).
+    """
+    known = plain_switches(spelled.known)
+    tuner = next((str(known[name]) for name in _TUNERS if name in known), "lora")
+    if tuner not in ("full", "lora"):
+        raise InvalidInput(f"--tuner_type {tuner}: {PRICED}; full, and lora beside bf16 weights alone, are modelled")
+    if str(known.get(_SPLIT, 1)) != "1":
+        raise InvalidInput(f"{_SPLIT} {known[_SPLIT]}: ms-swift's own split of sequences over ranks is not modelled")
+    half = "--fp16" if known.get("--torch_dtype") == "float16" or known.get("--fp16") is True else "--bf16"
+    left_out = (*_TUNERS, _SPLIT, "--deepspeed_autotp_size")
+    settings = _USUAL | {key: value for key, value in known.items() if key not in left_out}
+    settings = lora_settings(settings, _LORA, trained=tuner == "lora") | {half: True}
+    settings = _accumulated(settings, spelled.ranks)
+    if tp := known.get("--deepspeed_autotp_size"):
+        settings["tensor_parallel.autotp_size"] = tp
+    return _sharded(with_optimizer(settings, "--optim", spelled.notes), spelled, adapted=tuner == "lora")
+
+
+def _accumulated(settings: Settings, ranks: int | None) -> Settings:
+    """The settings with the micro-batches of a step that are left out: as many as make 16 sequences.
+
+    Source: modelscope/ms-swift@3602360a5 swift/trainers/arguments.py L283.
+    """
+    size = whole_number(settings["--per_device_train_batch_size"])
+    if settings.get(_COUNT) is not None or not size or not ranks:
+        return settings
+    return settings | {_COUNT: max(1, -(-_USUAL_BATCH // (size * ranks)))}
+
+
+def _sharded(settings: Settings, spelled: Spelled, *, adapted: bool) -> Settings:
+    settings = dict(settings)
+    named, fsdp = settings.pop("--deepspeed", False), settings.pop("--fsdp", False)
+    if named is not False:
+        engine = _presets().get(str(named)) or deepspeed_json(spelled.read)
+        if _STAGE not in engine and _STAGE not in settings:
+            raise InvalidInput(
+                f"--deepspeed {named}: neither beside the file nor a name of ms-swift, {any_of(_presets())}; say its "
+                f"stage with --set {_STAGE}=..."
+            )
+        if str(named) in _presets() and engine[_STAGE] == 3:
+            spelled.notes.append(
+                f"--deepspeed {named} has overlap_comm off: reductions of gradients wait, and are priced beside compute"
+            )
+        return engine | {"runtime.id": "deepspeed"} | settings
+    if fsdp is not False:
+        if fsdp != "fsdp2":
+            raise InvalidInput(f"--fsdp {fsdp}: fsdp2 is modelled, ms-swift's own file of that name")
+        return settings | {"runtime.id": "accelerate", _STAGE: 3, _CHECKPOINTS: True}
+    if _STAGE in settings or any("accelerate" in each.key for each in spelled.read.launcher):
+        return settings
+    spelled.notes.append("neither `--deepspeed` nor `--fsdp`: whole states on every rank, ZeRO 0")
+    return settings | {_STAGE: 0} | ({"runtime.id": "pytorch-ddp"} if adapted else {})
+
+
+@cache
+def _presets() -> dict[str, Settings]:
+    presets: dict[str, Settings] = tomllib.loads(FILE.read_text("utf-8"))["presets"]
+    return presets
+
+
+def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
+    return settings.form == "shell" and "--model" in keys and bool(_PROGRAM.search(settings.program))
+
+
+DIALECT = Dialect(
+    name="swift",
+    framework="ms-swift with transformers",
+    holds=_holds,
+    translate=_translated,
+)
