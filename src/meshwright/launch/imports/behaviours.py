@@ -121,7 +121,9 @@ def _same(one: Value, other: Value) -> bool:
 
 def _is_set(settings: Settings, name: str) -> bool:
     key, _, wanted = name.partition(" ")
-    return key in settings and settings[key] is not False and (not wanted or str(settings[key]).lower() == wanted.lower())
+    return (
+        key in settings and settings[key] is not False and (not wanted or str(settings[key]).lower() == wanted.lower())
+    )
 
 
 @cache

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.forms import Fields
+from meshwright.launch.imports.torchtitan_start import with_registry
 from meshwright.launch.readers.limits import named_file, text_of
 from meshwright.launch.readers.literals import read_literals
 from meshwright.launch.readers.read import read_launch_file
@@ -95,6 +96,7 @@ def with_configuration(read: LaunchSettings) -> LaunchSettings:
     or where its name says from the root of the repository, with the options of both, which go before it; where both
     are named, the program's as its options. Any other file as it is, with what is not there.
     """
+    read = with_registry(read)
     launcher = next((each for each in read.launcher if each.key == CONFIGURED and read.form == "shell"), None)
     of_launcher, of_program = (_named_tree(read, each) for each in (launcher, read.configuration))
     given = read.configuration

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput, UnknownName, any_of
+from meshwright.launch.imports.deepspeed_json import CONFIGURATIONS
 from meshwright.launch.imports.dialects import (
     accelerate,
     axolotl,
@@ -28,6 +29,8 @@ from meshwright.launch.imports.dialects.dialect import Dialect
 from meshwright.launch.readers.limits import line_of
 from meshwright.launch.readers.settings import LaunchSettings
 
+_STAGES = ("-p", "--pipeline-parallel-size", "--pipeline_parallel_size", "--num_stages", "--num-stages")
+"""How programs with a PipelineModule call its stages, as DeepSpeedExamples' pipeline_parallelism/train.py does."""
 DIALECTS = (
     megatron_deepspeed.DIALECT,
     zero_bubble.DIALECT,
@@ -68,6 +71,7 @@ def dialect_of(settings: LaunchSettings, framework: str | None = None) -> Dialec
             f"the launch file {settings.path!r} names the recipe {name} of Megatron-Bridge and holds no plan itself: "
             "give the Python file of the recipe"
         )
+    _require_plan(settings)
     fitting = [dialect for dialect in DIALECTS if dialect.holds(settings, keys)]
     if len(fitting) == 1:
         return fitting[0]
@@ -78,6 +82,27 @@ def dialect_of(settings: LaunchSettings, framework: str | None = None) -> Dialec
         why = f"is of no framework that is recognised ({_seen(settings)}); known: {', '.join(names)}"
     absent = "".join(f"; it names {name} (line {line}), which is not there" for line, name in settings.absent.items())
     raise InvalidInput(f"the launch file {settings.path!r} {why}{absent}")
+
+
+def _require_plan(settings: LaunchSettings) -> None:
+    """Raises `InvalidInput` for a script that starts a program of its own under DeepSpeed, whose options nobody else
+    knows.
+
+    Source: DeepSpeed@edaa72212672 deepspeed/__init__.py (`--deepspeed_config` is DeepSpeed's own option of a script),
+    runtime/pipe/module.py (num_stages of PipelineModule).
+    """
+    if settings.form != "shell" or any(dialect.holds(settings, {*settings.by_key()}) for dialect in DIALECTS):
+        return
+    named = next((each for each in settings.settings if each.key in CONFIGURATIONS and each.value is not True), None)
+    if named is None:
+        return
+    stages = next((each for each in settings.settings if each.key in _STAGES), None)
+    pipeline = f"; and --pp {stages.value}, if {stages.key} is the num_stages of its PipelineModule" if stages else ""
+    raise InvalidInput(
+        f"the launch file {settings.path!r}, line {named.line}, starts {settings.program} with DeepSpeed's "
+        f"{named.value}; model, batch and pipeline are the program's own: give that file, --from {named.value} with "
+        f"--model, --seq-len and what it leaves open{pipeline}"
+    )
 
 
 def _seen(settings: LaunchSettings) -> str:
