@@ -57,7 +57,9 @@ DEEPSPEED = question(llama_8b(), "8x8:h100", "deepspeed", precision="bf16")
 DEEPSPEED_ON_HOST = DEEPSPEED.replace(runtime=with_behaviours(DEEPSPEED.runtime, OFFLOADED))
 DEEPSPEED_TIED = DEEPSPEED.replace(model=DEEPSPEED.model.replace(tied_embeddings=True))
 WITH_LIGER = ("liger=on",)
+WITH_LOSS = ("liger=in_place",)
 DEEPSPEED_LIGER = DEEPSPEED.replace(runtime=with_behaviours(DEEPSPEED.runtime, WITH_LIGER))
+DEEPSPEED_LOSS = DEEPSPEED.replace(runtime=with_behaviours(DEEPSPEED.runtime, WITH_LOSS))
 HALVES = DEEPSPEED.replace(job=DEEPSPEED.job.replace(precision="fp16"))
 NANOTRON = question(dense_model(vocab_size=50257), "8x8:h100", "nanotron")
 INTERN = question(llama_8b(), "8x8:h100", "internevo")
@@ -67,6 +69,7 @@ TITAN_EXPERTS = question(read_model("qwen3-30b-a3b"), "8x8:h100", "torchtitan")
 TITAN_FUSED = TITAN_EXPERTS.replace(runtime=with_behaviours(TITAN_EXPERTS.runtime, ["dispatcher=fused"]))
 ACCELERATE = question(llama_8b(), "8x8:h100", "accelerate")
 ACCELERATE_LIGER = ACCELERATE.replace(runtime=with_behaviours(ACCELERATE.runtime, WITH_LIGER))
+ACCELERATE_LOSS = ACCELERATE.replace(runtime=with_behaviours(ACCELERATE.runtime, WITH_LOSS))
 ACCELERATE_ON_HOST = ACCELERATE.replace(runtime=with_behaviours(ACCELERATE.runtime, OFFLOADED))
 
 SELECTIVE = {"recompute": "selective"}
@@ -266,6 +269,8 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("offloaded_weights", (ACCELERATE_ON_HOST, {}), (ACCELERATE, {}), "fsdp_config.fsdp_offload_params: weights"),
     ("liger_kernels", (ACCELERATE_LIGER, {}), (ACCELERATE, {}), "use_liger_kernel True: kernels of Liger are priced"),
     ("liger_kernels", (DEEPSPEED_LIGER, {}), (DEEPSPEED, {}), "use_liger_kernel True: kernels of Liger are priced"),
+    ("liger_loss", (ACCELERATE_LOSS, {}), (ACCELERATE_LIGER, {}), "cross_entropy true and fused_linear_cross_entropy"),
+    ("liger_loss", (DEEPSPEED_LOSS, {}), (DEEPSPEED_LIGER, {}), "cross_entropy true and fused_linear_cross_entropy"),
     ("divided_logits", (DEEPSPEED_TIED, {"tp": 2}), (DEEPSPEED, {"tp": 2}), "divided over 2 tensor-parallel ranks"),
     ("half_optimizer_states", (DEEPSPEED, {}), (HALVES, {}), "bf16_master_weights_and_grads; with bf16"),
     ("pipeline_engine", (NANOTRON, {"pp": 2}), (NANOTRON, {}), "parallelism.pp_engine 1f1b: left out, pp 2"),

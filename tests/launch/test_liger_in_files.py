@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from meshwright.answers.launch.files import launch_files
-from meshwright.errors import InvalidSpec
+from meshwright.errors import InvalidInput, InvalidSpec
+from meshwright.launch.facts import LIGER_IN_PLACE
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import LIGER, position_of, with_behaviours
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import read_inputs
+from meshwright.specs.runtime import read_runtime
 
 AXOLOTL = """base_model: NousResearch/Meta-Llama-3.1-8B
 plugins:
@@ -88,7 +90,7 @@ def test_training_scripts_apply_them(framework: str, position: str) -> None:
     inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [f"liger={position}"]))
     script = launch_files(Plan(dp=8, zero=3, num_microbatches=8), inputs, framework).files["train.py"]
     assert f"\nLIGER = {position == 'on'}\n" in script
-    assert "_apply_liger_kernel_to_instance(model=made)" in script
+    assert "_apply_liger_kernel_to_instance(model=made, **losses)" in script
 
 
 def test_axolotl_reads_them_by_its_plugin_alone(tmp_path: Path) -> None:
@@ -127,12 +129,78 @@ def test_the_loss_of_liger_that_keeps_logits_is_priced_in_place(tmp_path: Path) 
     assert question_of_file(path, Given(cluster="1x8:h100")).inputs.runtime.kernels.cross_entropy == "eager"
 
 
-def test_a_loss_in_place_keeps_fewer_bytes_of_logits_than_an_eager_one() -> None:
-    read = read_inputs(
-        "llama-3.1-8b", "1x8:h100", Job(sequence_length=32_768, global_batch=8, precision="bf16"), "accelerate"
+@pytest.mark.parametrize(
+    ("framework", "least"), [("accelerate", 10), ("pytorch-ddp", 10), ("deepspeed", 6), ("pytorch-fsdp1", 6)]
+)
+def test_a_loss_in_place_keeps_fewer_bytes_of_logits_than_an_eager_one(framework: str, least: int) -> None:
+    """accelerate copies the output of a model to fp32 where it trains beneath autocast."""
+    entropies = read_runtime(framework).cross_entropies
+    assert [entropies[name].alive_bytes for name in ("eager", "in_place", "fused_linear")] == [12, least, 2]
+
+
+@pytest.mark.parametrize(("file", "text"), [("trl.yaml", TRL), ("factory.yaml", FACTORY)])
+@pytest.mark.parametrize(
+    ("config", "loss"),
+    [
+        ("cross_entropy: true\n  fused_linear_cross_entropy: false", "in_place"),
+        ("fused_linear_cross_entropy: false", "eager"),
+        ("rope: true", "fused_linear"),
+    ],
+)
+def test_the_trainer_hands_liger_its_words(tmp_path: Path, file: str, text: str, config: str, loss: str) -> None:
+    own = text.replace("enable_liger_kernel", "use_liger_kernel")
+    question = imported(tmp_path, file, f"{own}liger_kernel_config:\n  {config}\n")
+    kernels = question.inputs.runtime.kernels
+    assert (kernels.elementwise, kernels.cross_entropy) == ("liger", loss)
+    assert not {key for key in (*question.understood.unpriced, *question.understood.unknown) if "liger" in key}
+    assert all(rule.kept for rule in question.rules)
+
+
+@pytest.mark.parametrize(("file", "text"), [("trl.yaml", TRL), ("factory.yaml", FACTORY)])
+@pytest.mark.parametrize("fused", ["", "  fused_linear_cross_entropy: true\n"])
+def test_both_losses_of_liger_are_refused_as_it_does(tmp_path: Path, file: str, text: str, fused: str) -> None:
+    own = text.replace("enable_liger_kernel", "use_liger_kernel")
+    with pytest.raises(InvalidInput, match=r"cross_entropy is true .* Liger takes one of the two"):
+        imported(tmp_path, file, f"{own}liger_kernel_config:\n  cross_entropy: true\n{fused}")
+
+
+def test_a_part_that_liger_leaves_out_is_told(tmp_path: Path) -> None:
+    question = imported(tmp_path, "trl.yaml", f"{TRL}liger_kernel_config:\n  rope: false\n")
+    assert "liger_kernel_config.rope" in question.understood.unpriced
+
+
+def test_a_file_of_accelerate_and_one_of_its_program_say_so_too(tmp_path: Path) -> None:
+    (tmp_path / "acc.yaml").write_text(
+        "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n"
     )
-    kept = [
-        with_behaviours(read.runtime, [f"cross_entropy={name}"]).entropy.alive_bytes
-        for name in ("eager", "in_place", "fused_linear")
-    ]
-    assert kept == [12, 6, 2]
+    own = f"{TRL}liger_kernel_config:\n  cross_entropy: true\n  fused_linear_cross_entropy: false\n"
+    (tmp_path / "trl.yaml").write_text(own)
+    (tmp_path / "run.sh").write_text("accelerate launch --config_file acc.yaml sft.py --config trl.yaml\n")
+    given = Given(cluster="1x8:h100", values={"job.global_batch": "64", "job.sequence_length": "4096"})
+    question = question_of_file(tmp_path / "run.sh", given)
+    assert position_of(question.inputs.runtime, LIGER) == LIGER_IN_PLACE
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "deepspeed"])
+def test_training_scripts_ask_liger_for_the_loss_that_keeps_logits(tmp_path: Path, framework: str) -> None:
+    inputs = read_inputs("qwen3-8b", "1x8:h100", Job(sequence_length=4096, global_batch=64), framework)
+    changes = ["liger=on", "cross_entropy=in_place"]
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, changes))
+    files = launch_files(Plan(dp=8, zero=3, num_microbatches=8), inputs, framework).files
+    assert "\nLIGER = 'in_place'\n" in files["train.py"]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    again = question_of_file(tmp_path, Given(cluster="1x8:h100"))
+    assert again.inputs.runtime.kernels == inputs.runtime.kernels
+    assert not {*again.understood.unknown, *again.understood.wrong}
+
+
+@pytest.mark.parametrize("framework", ["accelerate", "deepspeed", "pytorch-ddp"])
+def test_models_whose_loss_liger_does_not_replace_are_refused_with_it(framework: str) -> None:
+    inputs = read_inputs("qwen3-8b", "1x8:h100", Job(sequence_length=4096, global_batch=64), framework)
+    mistral = inputs.replace(model=inputs.model.replace(family="mistral"))
+    assert mistral.replace(runtime=with_behaviours(inputs.runtime, ["liger=on"])).runtime.entropy.fuses_head
+    with pytest.raises(
+        InvalidSpec, match=r"does not replace the loss of models of type mistral .* cross_entropy=eager"
+    ):
+        mistral.replace(runtime=with_behaviours(inputs.runtime, ["liger=in_place"]))

@@ -26,6 +26,8 @@ BLACKWELL = 10.0
 """Compute capability from which on kernels keep their order without a single connection to the device."""
 CATALOGUED = ("max_position_embeddings", "rope")
 """How the names begin of values that entries of the catalogue have too."""
+LIGER_IN_PLACE = "in_place"
+"""The position of the switch for Liger with its loss that keeps logits."""
 Facts = dict[str, object]
 
 
@@ -202,7 +204,8 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "moment_bytes": runtime.storage.moment_bytes,
         "newest_attention": inputs.attention_kernel == "newest",
         "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes < FP32_BYTES,
-        "liger_kernels": position_of(runtime, LIGER) == "on",
+        "liger_kernels": position_of(runtime, LIGER) in ("on", LIGER_IN_PLACE),
+        "liger_loss_in_place": position_of(runtime, LIGER) == LIGER_IN_PLACE,
         "offloads_states": inputs.runtime.storage.offloads_states,
         "optimizer_bytes": f"{float(optimizer_bytes(plan, inputs)):g}",
         "orders_kernels_by_connection": ordered,

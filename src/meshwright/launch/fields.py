@@ -8,7 +8,7 @@ from typing import Any
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.errors import Fault, InvalidSpec
 from meshwright.launch.architecture import model_fields, model_of
-from meshwright.launch.facts import dispatcher_of, shares_states
+from meshwright.launch.facts import LIGER_IN_PLACE, dispatcher_of, shares_states
 from meshwright.launch.forms import Fields
 from meshwright.layout.plan import USUAL, Plan
 from meshwright.layout.splits import layers_of_chunks
@@ -67,7 +67,7 @@ def fields_beside_the_model(plan: Plan, inputs: Inputs) -> Fields:
         "runtime.training_dtype": _training_dtype(inputs.runtime),
         "runtime.vocabulary_multiple": int(vocabulary_shard(plan, inputs)),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
-        "runtime.liger": position_of(inputs.runtime, LIGER) == "on",
+        "runtime.liger": {"on": True, LIGER_IN_PLACE: LIGER_IN_PLACE}.get(position_of(inputs.runtime, LIGER), False),
     }
 
 

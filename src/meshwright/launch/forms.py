@@ -120,6 +120,7 @@ FORMS: dict[str, Form] = {
     "number": Form(lambda value, _: float(value), lambda value: float(str(value).replace("_", ""))),
     "switch": Form(lambda value, _: bool(value), _switch),
     "text": Form(lambda value, _: str(value), str),
+    "literal": Form(lambda value, _: value, lambda value: value),
     "words": Form(lambda value, _: list(value), _words),
     "layout": Form(_write_layout, lambda value: read_layout_string(str(value))),
     "module_names": Form(module_names, _layers_of_names),

@@ -23,9 +23,9 @@ class Row(Spec):
 
     key: str
     """A flag, or the path of a setting with dots."""
-    form: Literal["count", "number", "switch", "text", "layout", "words", "module_names", "layer_marks", "window"] = (
-        "count"
-    )
+    form: Literal[
+        "count", "number", "switch", "text", "literal", "layout", "words", "module_names", "layer_marks", "window"
+    ] = "count"
     """How the value is written; see `forms`."""
     values: dict[str, Value] = {}
     """The framework's values by those of the field, where they are not the same."""

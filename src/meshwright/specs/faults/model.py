@@ -15,6 +15,8 @@ MAX_PARAMETERS = 10**15
 """More than any model has; a larger count is taken for a slip."""
 LIGER = "liger"
 """Of its element-wise kernels."""
+IN_PLACE = "in_place"
+"""Its loss that keeps logits."""
 OWN_FORM = "native"
 """Of a model in Meshwright's own form, whose class in transformers is not known."""
 
@@ -37,7 +39,11 @@ def _without_kernels(model: Model, runtime: Runtime) -> Iterator[Fault]:
     other class is left as it is, with a line in the log.
     """
     liger = runtime.elementwise_kernels.get(LIGER)
-    runs = runtime.kernels.elementwise == LIGER or runtime.entropy.fuses_head
+    kernels = runtime.kernels
+    runs = kernels.elementwise == LIGER or runtime.entropy.fuses_head or kernels.cross_entropy == IN_PLACE
     if runs and liger and model.family not in (*liger.model_types, OWN_FORM):
         what = f"has no kernels for models of type {model.family} ({model.name}), and would leave them as they are"
         yield Fault("runtime.liger", f"{what}; use --with liger=off")
+    elif kernels.cross_entropy == IN_PLACE and liger and model.family in liger.kept_loss_types:
+        what = f"does not replace the loss of models of type {model.family} ({model.name}) by one that keeps logits"
+        yield Fault("runtime.liger", f"{what}; use --with cross_entropy=eager, or fused_linear")

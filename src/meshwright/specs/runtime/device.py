@@ -175,6 +175,8 @@ class ElementwiseKernels(Spec):
     """Backward, per hidden element, for every product beyond the first that reads the same input."""
     model_types: tuple[str, ...] = ()
     """Of the models that have these kernels, as `model_type` in a config.json; none: every model."""
+    kept_loss_types: tuple[str, ...] = ()
+    """Of these, the models that keep PyTorch's loss where that of these kernels which keeps logits is asked for."""
 
     def activation(self, block: Mlp | Experts) -> PassBytes:
         """Of the block's activation, per element of its FFN."""

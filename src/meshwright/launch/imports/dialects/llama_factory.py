@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
+from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
@@ -25,6 +26,7 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
 
 
 def _translated(spelled: Spelled) -> Settings:
+    require_one_loss(spelled.known, "liger_kernel_config")
     known = _adapted(with_optimizer(spelled.known, "optim", spelled.notes))
     if {"deepspeed", "fsdp", _STAGE} & known.keys():
         engine = deepspeed_json(spelled.read)

@@ -8,6 +8,7 @@ from meshwright.errors import InvalidInput
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled
+from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
@@ -53,8 +54,8 @@ def _translated(spelled: Spelled) -> Settings:
 def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> Settings:
     """The arguments with underscores, with the optimizer as it is priced, and with switches that are off as false.
 
-    Raises `InvalidInput` for programs that train from preferences or beside quantised weights, and for adapters whose
-    rank or modules only the program knows.
+    Raises `InvalidInput` for programs that train from preferences or beside quantised weights, for adapters whose rank
+    or modules only the program knows, and for both losses of Liger.
     """
     name = read.program.rpartition("/")[2]
     if _OTHERS.search(name):
@@ -63,7 +64,9 @@ def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> 
     settings = with_optimizer(settings, "--optim", notes)
     if settings.get("--gradient_checkpointing") == "1":
         settings["--gradient_checkpointing"] = True
-    return _adapted(plain_switches(settings), name)
+    settings = plain_switches(settings)
+    require_one_loss(settings, "--liger_kernel_config")
+    return _adapted(settings, name)
 
 
 def plain_switches(settings: Settings) -> Settings:

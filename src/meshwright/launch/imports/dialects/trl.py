@@ -8,6 +8,7 @@ from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects import llama_factory
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
 from meshwright.launch.imports.dialects.trainer import stage_of_fsdp
+from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
@@ -56,6 +57,7 @@ def _sharded(spelled: Spelled) -> Settings:
 
 def _translated(known: Settings, notes: list[str]) -> Settings:
     """The settings with the adapters that are trained, and without switches that are off."""
+    require_one_loss(known, "liger_kernel_config")
     trained = known.get("use_peft") is True
     known = lora_settings(known, _LORA, trained=trained)
     if trained:
