@@ -51,6 +51,7 @@ WORDS = {
     "runtime.attention_kernel": "attention kernel {}",
     "runtime.dispatcher": "token dispatcher {}",
     "runtime.optimizer": "optimizer {}",
+    "runtime.accumulates_whole": "gradients that are added up whole until the last micro-batch",
     "runtime.liger": "kernels of Liger",
     "runtime.training_dtype": "weights in {} alone",
     "model.tied_embeddings": "tied embeddings",
@@ -99,6 +100,7 @@ OPTIONS = {
     "runtime.attention_kernel": "--with attention_kernel={}",
     "runtime.training_dtype": "--with training_dtype={}",
     "runtime.optimizer": "--with optimizer_states=fp32",
+    "runtime.accumulates_whole": "--with accumulates_whole=false",
     "runtime.liger": "--with liger=off",
 }
 """Options of the command that set fields of the job and the runtime; those of a plan are its `Constraints`."""

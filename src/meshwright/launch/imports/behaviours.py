@@ -25,8 +25,8 @@ class Behaviour(Spec):
 
     tables: tuple[str, ...]
     """Launch tables whose settings it looks at."""
-    family: str = ""
-    """Of the runtimes that have these settings, where a table is priced as several ones."""
+    runtimes: tuple[str, ...] = ()
+    """Those that have these settings, where a table is priced as several ones; none: all."""
     present: tuple[str, ...] = ()
     """Settings that are all there, with their value where it matters."""
     absent: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ def runtime_as_set(runtime: Runtime, table: str, settings: Settings, precision: 
         each.change.format(precision=precision, value=_value(settings, each))
         for each in _behaviours()
         if table in each.tables
-        and each.family in ("", runtime.family)
+        and (not each.runtimes or runtime.framework in each.runtimes)
         and all(_is_set(settings, name) for name in each.present)
         and not any(_is_set(settings, name) for name in each.absent)
         and all(settings.get(name) is False for name in each.off)

@@ -94,6 +94,8 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
     for name in KERNEL_SWITCHES:
         if faster := with_kernels_on(inputs, name):
             yield name, [QuestionChange(faster, FieldChange(name, "off", "on"), {})]
+    if runtime.sharding.accumulates_whole:
+        yield _of_runtime(inputs, "accumulates_whole", "true", "false", accumulates_whole=False)
     if runtime.sharding.joins_logits(inputs.model):
         yield _of_runtime(inputs, "gathers_logits", "true", "false", gathers_logits=False)
     for name in ("binds_ranks", "runs_ahead"):

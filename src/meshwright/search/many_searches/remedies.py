@@ -126,6 +126,8 @@ def _other_forms(inputs: Inputs) -> Iterator[Question]:
     runtime, job = inputs.runtime, inputs.job
     for change in _other_losses(runtime):
         yield from _question(inputs, behaviours=[change])
+    if runtime.sharding.accumulates_whole:
+        yield from _question(inputs, behaviours=["accumulates_whole=false"])
     if inputs.gradient_bytes > HALF_BYTES:
         yield from _question(inputs, gradients="half")
     yield from (((f"--with {change}",), after) for change, after in narrower_states(inputs))
