@@ -46,4 +46,4 @@ def _without_kernels(model: Model, runtime: Runtime) -> Iterator[Fault]:
         yield Fault("runtime.liger", f"{what}; use --with liger=off")
     elif kernels.cross_entropy == IN_PLACE and liger and model.family in liger.kept_loss_types:
         what = f"does not replace the loss of models of type {model.family} ({model.name}) by one that keeps logits"
-        yield Fault("runtime.liger", f"{what}; use --with cross_entropy=eager, or fused_linear")
+        yield Fault("runtime.liger", f"{what}, and runs that of PyTorch; leave it out (--with cross_entropy=eager)")
