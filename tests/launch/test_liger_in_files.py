@@ -83,6 +83,13 @@ def test_axolotl_switches_its_parts(tmp_path: Path) -> None:
     assert (kernels.elementwise, kernels.cross_entropy) == ("liger", "eager")
 
 
+@pytest.mark.parametrize("left", ["liger_rope", "liger_rms_norm"])
+def test_kernels_that_are_priced_together_are_told_one_by_one(tmp_path: Path, left: str) -> None:
+    question = imported(tmp_path, "axolotl.yaml", AXOLOTL.replace(f"{left}: true\n", ""))
+    assert question.inputs.runtime.kernels.elementwise != "liger"
+    assert any(f"without {left}: norms and rotary positions are priced" in note for note in question.notes)
+
+
 @pytest.mark.parametrize("framework", ["accelerate", "deepspeed"])
 @pytest.mark.parametrize("position", ["on", "off"])
 def test_training_scripts_apply_them(framework: str, position: str) -> None:

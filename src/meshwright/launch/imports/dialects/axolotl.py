@@ -13,6 +13,8 @@ from meshwright.launch.spelling import Settings
 _LORA = LoraOptions(
     rank=("lora_r",), modules=("lora_target_modules",), dropout="lora_dropout", own=("lora_", "loraplus_", "peft_")
 )
+_ELEMENTWISE = ("liger_rms_norm", "liger_rope")
+"""What switches kernels of Liger that are priced together."""
 _KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
 
 
@@ -37,12 +39,16 @@ def _adapted(known: Settings, notes: list[str]) -> Settings:
 
 
 def _with_plugins(known: Settings, notes: list[str]) -> Settings:
-    """The settings without those of Liger where no plugin reads them.
+    """The settings without those of Liger where no plugin reads them; notes: what is priced without is added.
 
     Source: axolotl-ai-cloud/axolotl@067b021c8b87 src/axolotl/integrations/liger/args.py and plugin.py.
     """
     of_liger = [key for key in known if key.startswith("liger_")]
     if not of_liger or "LigerPlugin" in str(known.get("plugins")):
+        alone = [key for key in _ELEMENTWISE if known.get(key) is True]
+        if len(alone) == 1:
+            others = ", ".join(key for key in _ELEMENTWISE if key not in alone)
+            notes.append(f"{alone[0]} without {others}: norms and rotary positions are priced without Liger")
         return known
     notes.append(f"{', '.join(of_liger)}: nothing reads them without axolotl.integrations.liger.LigerPlugin in plugins")
     return {key: value for key, value in known.items() if key not in of_liger}
