@@ -39,7 +39,16 @@ DEGREES: list[tuple[str, dict[str, str], list[str]]] = [
     (
         "--pp 3 --vpp 12",
         {"cluster": "1x3:h100", "global_batch": "48"},
-        ["32 layers do not fill pp 3 x vpp 12 = 36 chunks", "nearest pp: 2", "nearest vpp: 10"],
+        ["32 layers do not fill pp 3 x vpp 12 = 36 chunks", "nearest pp: 1", "nearest vpp: 10"],
+    ),
+    (
+        "--tp 8 --pp 16 --vpp 8",
+        {"model": "llama-3.1-405b", "cluster": "256x8:h100", "global_batch": "256"},
+        [
+            "126 layers do not fill",
+            "nearest pp: 8;",
+            "count both ends as a layer: --embedding-as-layer --head-as-layer",
+        ],
     ),
     ("--pp 2 --vpp 20", {}, ["32 layers", "vpp 20", "nearest vpp: 16"]),
     ("--vpp 2", {}, ["vpp 2 needs pp 2 or more"]),

@@ -272,7 +272,7 @@ def test_a_runtime_may_spare_micro_batches_that_others_need() -> None:
             Plan(pp=4, vpp=2, num_microbatches=13, schedule="interleaved"),
             "nearest num_microbatches: 12 or 15",
         ),
-        ("layers_fill_chunks", "llama", Plan(pp=40), "nearest pp: 32"),
+        ("layers_fill_chunks", "llama", Plan(pp=40), "nearest pp: 20"),
         ("recompute", "deepspeed", Plan(recompute="selective"), "set recompute to none or full"),
         (
             "recompute_modules",

@@ -53,9 +53,7 @@ def layers_per_stage(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     yield (counted % plan.pp == 0) | (runtime.pipeline.stage_split != "even")
     plan, layers = one(plan), model.num_layers
     hint = f"nearest pp: {nearest(plan.pp, divisors(int(counted)))}"
-    ends = [extra for extra in (1, 2) if (layers + extra) % plan.pp == 0 and layers + extra != counted]
-    if ends and True in runtime.plans.ends_as_layers:
-        hint += f"; or count {'the embedding or the head' if ends[0] == 1 else 'embedding and head'} as a layer"
+    hint += _with_ends(int(counted), model, runtime, plan.pp)
     with_ends = f" ({counted} with the ends that count)" if counted != layers else ""
     yield f"{layers} layers{with_ends} are not divisible by pp {plan.pp}; {hint}"
 
@@ -84,9 +82,11 @@ def layers_fill_chunks(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     split = f"pp {plan.pp} x vpp {plan.vpp} = {chunks} chunks"
     if layers >= chunks:
         yield f"{layers} layers with the ends that count are not divisible by {split}; leave both out"
-    fitting = [(axis, layers // other) for axis, other in (("pp", plan.vpp), ("vpp", plan.pp)) if layers >= other]
+    stages = max((each for each in divisors(plan.pp * plan.dp) if each * plan.vpp <= layers), default=0)
+    fitting = [(axis, degree) for axis, degree in (("pp", stages), ("vpp", layers // plan.pp)) if degree]
     fitting = fitting or [(axis, 1) for axis, degree in (("pp", plan.pp), ("vpp", plan.vpp)) if degree > 1]
     hints = "; ".join(f"nearest {axis}: {degree}" for axis, degree in fitting)
+    hints += _with_ends(int(layers), model, runtime, int(chunks))
     yield f"{layers} layers do not fill {split} with one each; {hints}"
 
 
@@ -106,6 +106,19 @@ def untied_pipeline(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
         f"{model.name} ties its head to the embedding, and {runtime.id} keeps no copy for the last of pp {plan.pp} "
         "stages; nearest pp: 1"
     )
+
+
+def _with_ends(counted: int, model: Model, runtime: Runtime, parts: int) -> str:
+    """The fewest ends that make the layers divisible when they count as layers, where the runtime has that; counted:
+    layers, with the ends that do.
+    """
+    ends = [
+        extra for extra in (1, 2) if (model.num_layers + extra) % parts == 0 and model.num_layers + extra != counted
+    ]
+    if not ends or True not in runtime.plans.ends_as_layers:
+        return ""
+    options = "--embedding-as-layer or --head-as-layer" if ends[0] == 1 else "--embedding-as-layer --head-as-layer"
+    return f"; or count {'an end' if ends[0] == 1 else 'both ends'} as a layer: {options}"
 
 
 def _counted_layers(plan: Layout, model: Model) -> Ints:
