@@ -8,6 +8,7 @@ from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
 from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult
 from meshwright.search.published.layouts import FastestRun, fastest_run_of, has_published_layout, is_known_to_work
@@ -66,7 +67,8 @@ def proven_lines(result: SearchResult) -> list[str]:
     line = f"Published alternative: {words}" if words else ""
     if ran:
         line = line or f"The fastest published run of this job was split so and {_took(ran)}"
-        line += f": {_settings(ran)}"
+        settings = _settings(ran, (_alternative(result) or result.best[0]).plan)
+        line += f": {settings}" if settings else ""
     return [f"{line}.".replace("`", "")] if line else []
 
 
@@ -104,12 +106,14 @@ def _took(ran: FastestRun) -> str:
     return f"took {format_seconds(ran.step_time_s)} with its own settings ({ran.name})"
 
 
-def _settings(ran: FastestRun) -> str:
-    """The plan and options to ask about a run with."""
+def _settings(ran: FastestRun, named: Plan | None = None) -> str:
+    """The plan and options to ask about a run with; named: the plan that the reader has just read, left out."""
     shown, left = ran.options[:MOST_OPTIONS], len(ran.options[MOST_OPTIONS:])
     more = f" and {left} more" if left else ""
-    beside = f" with `{' '.join(shown)}`{more}" if shown else ""
-    return f"`{ran.plan}`{beside}"
+    options = f"`{' '.join(shown)}`{more}" if shown else ""
+    if str(named) == str(ran.plan):
+        return options
+    return f"`{ran.plan}`" + (f" with {options}" if options else "")
 
 
 def tied_share(result: SearchResult) -> float:
