@@ -44,6 +44,36 @@ def test_axolotl_adds_up_whole_gradients_unless_every_batch_is_summed(tmp_path: 
     assert every == pytest.approx(4 * SHARED, rel=0.01)
 
 
+FSDP = """
+distributed_type: FSDP
+fsdp_config:
+  fsdp_version: 2
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_reshard_after_forward: true
+mixed_precision: bf16
+num_machines: 1
+num_processes: 8
+"""
+SCRIPT = (
+    "accelerate launch --config_file fsdp.yaml train.py --model_name_or_path Qwen/Qwen3-8B --bf16 True "
+    "--max_length 2048 --per_device_train_batch_size 1 --gradient_accumulation_steps 4"
+)
+SUMMED = ' --accelerator_config \'{"gradient_accumulation_kwargs": {"sync_each_batch": true}}\''
+
+
+@pytest.mark.parametrize("summed", [False, True])
+@pytest.mark.parametrize("launcher", ["accelerate launch --config_file fsdp.yaml", "torchrun --nproc_per_node 8"])
+def test_scripts_with_arguments_of_the_trainer_do_too(tmp_path: Path, launcher: str, summed: bool) -> None:
+    (tmp_path / "fsdp.yaml").write_text(FSDP)
+    script = SCRIPT.replace("accelerate launch --config_file fsdp.yaml", launcher) + SUMMED * summed
+    script += " --fsdp full_shard" * launcher.startswith("torchrun")
+    (tmp_path / "run.sh").write_text(script + "\n")
+    answer = asked("check", "--from", str(tmp_path / "run.sh"), "--cluster", "1x8:h100")
+    assert answer.code == 0, answer.err
+    assert ("accumulates_whole true" in " ".join(answer.out.split())) != summed
+    assert "sync_each_batch" not in answer.out
+
+
 def test_one_micro_batch_adds_up_nothing(tmp_path: Path) -> None:
     alone = AXOLOTL.replace("gradient_accumulation_steps: 4", "gradient_accumulation_steps: 1")
     assert gradient_bytes(tmp_path, alone) < 2 * SHARED * 8 / 4

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.framework import Value
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
+from meshwright.launch.readers.traced import Unreadable
+from meshwright.launch.readers.trees import read_tree
 from meshwright.launch.spelling import Settings
 
 _OFF = ("false", "none", "null", "", '""', "''")
@@ -61,12 +64,27 @@ def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> 
     if _OTHERS.search(name):
         raise InvalidInput(f"{read.path!r} starts {name}: rewards, preferences and quantised weights are not modelled")
     settings = {f"--{key[2:].replace('-', '_')}" if key.startswith("--") else key: each for key, each in known.items()}
-    settings = with_optimizer(settings, "--optim", notes)
+    settings = _opened(with_optimizer(settings, "--optim", notes), read.path)
     if settings.get("--gradient_checkpointing") == "1":
         settings["--gradient_checkpointing"] = True
     settings = plain_switches(settings)
     require_one_loss(settings, "--liger_kernel_config")
     return _adapted(settings, name)
+
+
+def _opened(settings: Settings, path: str) -> Settings:
+    """The arguments with those that are JSON by their keys, behind the argument's with a dot."""
+    opened: dict[str, Value] = {}
+    for key, each in settings.items():
+        if not key.startswith("--") or not str(each).startswith("{"):
+            opened[key] = each
+            continue
+        try:
+            inner = read_tree(path, str(each), "json").settings
+        except Unreadable as error:
+            raise InvalidInput(f"{key}: {error}") from error
+        opened |= {f"{key}.{one.key}": one.value for one in inner if one.value is not None}
+    return opened
 
 
 def plain_switches(settings: Settings) -> Settings:
