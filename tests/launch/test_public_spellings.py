@@ -313,7 +313,7 @@ SFT = """torchrun --nnodes 2 --nproc_per_node=8 train.py --model_name_or_path ~/
         ("--fsdp 'full_shard auto_wrap'", "accelerate", 3),
         ("--fsdp shard_grad_op", "accelerate", 2),
         ("--deepspeed configs/zero2.json", "deepspeed", 2),
-        ("", "deepspeed", 0),
+        ("", "pytorch-ddp", 0),
     ],
 )
 def test_scripts_of_a_trainer_are_read(tmp_path: Path, engine: str, runtime: str, zero: int) -> None:

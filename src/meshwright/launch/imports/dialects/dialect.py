@@ -11,6 +11,9 @@ from meshwright.launch.spelling import Settings
 
 Holds = Callable[[LaunchSettings, set[str]], bool]
 """Whether settings, and their keys, are of a framework."""
+AS_REPLICAS: Settings = {"zero_optimization.stage": 0, "runtime.id": "pytorch-ddp"}
+"""What the Trainer runs where neither DeepSpeed nor FSDP shards anything."""
+REPLICAS = "replicas with whole states on every rank, as DDP has them"
 OF_A_TRAINER = ("model_name_or_path", "per_device_train_batch_size")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
-from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
+from meshwright.launch.imports.dialects.dialect import AS_REPLICAS, OF_A_TRAINER, REPLICAS, Dialect, Spelled, has
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
@@ -33,13 +33,11 @@ def _translated(spelled: Spelled) -> Settings:
         return (engine | {"runtime.id": "deepspeed"} if _STAGE in engine else engine) | known
     if known.get("finetuning_type", "lora") == "lora":
         spelled.notes.append("no `deepspeed` file: the Trainer trains adapters in replicas, as DDP does")
-        replicas: Settings = {_STAGE: 0, "runtime.id": "pytorch-ddp"}
-        return replicas | known
+        return AS_REPLICAS | known
     spelled.notes.append(
-        "no `deepspeed` file: the Trainer keeps whole states on every rank, ZeRO 0; where accelerate's FSDP starts it, "
-        "--set zero_optimization.stage=3"
+        f"no `deepspeed` file: {REPLICAS}; where accelerate's FSDP starts it, --set zero_optimization.stage=3"
     )
-    return {_STAGE: 0} | known
+    return AS_REPLICAS | known
 
 
 def _adapted(known: Settings) -> Settings:

@@ -10,7 +10,7 @@ from importlib import resources
 from meshwright.errors import InvalidInput, any_of
 from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
-from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
+from meshwright.launch.imports.dialects.dialect import AS_REPLICAS, REPLICAS, Dialect, Spelled
 from meshwright.launch.imports.dialects.trainer import plain_switches
 from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.imports.optimizers import with_optimizer
@@ -55,7 +55,7 @@ def _translated(spelled: Spelled) -> Settings:
     settings = _accumulated(settings, spelled.ranks)
     if tp := known.get("--deepspeed_autotp_size"):
         settings["tensor_parallel.autotp_size"] = tp
-    return _sharded(with_optimizer(settings, "--optim", spelled.notes), spelled, adapted=tuner == "lora")
+    return _sharded(with_optimizer(settings, "--optim", spelled.notes), spelled)
 
 
 def _accumulated(settings: Settings, ranks: int | None) -> Settings:
@@ -69,7 +69,7 @@ def _accumulated(settings: Settings, ranks: int | None) -> Settings:
     return settings | {_COUNT: max(1, -(-_USUAL_BATCH // (size * ranks)))}
 
 
-def _sharded(settings: Settings, spelled: Spelled, *, adapted: bool) -> Settings:
+def _sharded(settings: Settings, spelled: Spelled) -> Settings:
     settings = dict(settings)
     named, fsdp = settings.pop("--deepspeed", False), settings.pop("--fsdp", False)
     if named is not False:
@@ -90,8 +90,8 @@ def _sharded(settings: Settings, spelled: Spelled, *, adapted: bool) -> Settings
         return settings | {"runtime.id": "accelerate", _STAGE: 3, _CHECKPOINTS: True}
     if _STAGE in settings or any("accelerate" in each.key for each in spelled.read.launcher):
         return settings
-    spelled.notes.append("neither `--deepspeed` nor `--fsdp`: whole states on every rank, ZeRO 0")
-    return settings | {_STAGE: 0} | ({"runtime.id": "pytorch-ddp"} if adapted else {})
+    spelled.notes.append(f"neither `--deepspeed` nor `--fsdp`: {REPLICAS}")
+    return settings | AS_REPLICAS
 
 
 @cache

@@ -8,7 +8,7 @@ from meshwright.errors import InvalidInput
 from meshwright.launch.framework import Value
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
-from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled
+from meshwright.launch.imports.dialects.dialect import AS_REPLICAS, OF_A_TRAINER, REPLICAS, Dialect, Spelled
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
@@ -49,8 +49,8 @@ def _translated(spelled: Spelled) -> Settings:
             "zero_optimization.stage": stage_of_fsdp(str(sharded), spelled.notes),
         }
     if not named and not re.search(r"\baccelerate\b", spelled.read.text):
-        spelled.notes.append("neither `--deepspeed` nor `--fsdp`: the Trainer keeps whole states on every rank, ZeRO 0")
-        settings["zero_optimization.stage"] = 0
+        spelled.notes.append(f"neither `--deepspeed` nor `--fsdp`: {REPLICAS}")
+        settings |= AS_REPLICAS
     return settings
 
 

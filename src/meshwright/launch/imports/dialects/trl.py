@@ -6,7 +6,7 @@ from meshwright.errors import InvalidInput
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects import llama_factory
-from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
+from meshwright.launch.imports.dialects.dialect import AS_REPLICAS, OF_A_TRAINER, REPLICAS, Dialect, Spelled, has
 from meshwright.launch.imports.dialects.trainer import stage_of_fsdp
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
@@ -50,8 +50,8 @@ def _sharded(spelled: Spelled) -> Settings:
         return settings | {"runtime.id": "accelerate", _STAGE: stage_of_fsdp(words, spelled.notes)}
     started = {each.key for each in spelled.read.launcher}
     if not named and spelled.read.program and started & _TORCHRUN and "plan.zero" not in settings:
-        spelled.notes.append("torchrun, and neither `deepspeed` nor `fsdp`: whole states on every rank, ZeRO 0")
-        settings[_STAGE] = 0
+        spelled.notes.append(f"torchrun, and neither `deepspeed` nor `fsdp`: {REPLICAS}")
+        settings |= AS_REPLICAS
     return settings | ({"deepspeed": named} if named else {})
 
 
