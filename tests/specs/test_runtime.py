@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.errors import InvalidSpec, UnknownName
+from meshwright.errors import InvalidInput, InvalidSpec, UnknownName
 from meshwright.layout.legality import RULES, rules_of
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
@@ -167,3 +167,11 @@ def test_a_ring_is_offered_for_the_release_of_torchtitan_that_has_a_setting_for_
     offered = {name: read_runtime(name).plans.context_exchanges for name in ("torchtitan", "torchtitan@0.2.2")}
     assert offered == dict.fromkeys(offered, ("all_gather",))
     assert read_runtime("torchtitan@0.1.0").plans.context_exchanges == ("all_gather", "ring")
+
+
+@pytest.mark.parametrize("library", sorted(catalog.table("frontends")["runtimes"]))
+def test_a_library_that_starts_other_frameworks_is_refused_with_their_names(library: str) -> None:
+    runtimes = catalog.table("frontends")["runtimes"][library]
+    with pytest.raises(InvalidInput, match=f"{library} hands training to another.*{runtimes[0]}.* or {runtimes[-1]}$"):
+        read_runtime(library)
+    assert all(catalog.resolve("runtimes", name) == name for name in runtimes)

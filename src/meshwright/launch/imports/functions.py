@@ -20,8 +20,8 @@ def one_function(read: LaunchSettings, name: str | None) -> LaunchSettings:
     """
     functions = list(dict.fromkeys(each.function for each in read.settings if each.function))
     if name is not None and name not in functions:
-        lines = {each.function: each.line for each in reversed(read.settings)}
-        listed = ", ".join(f"{each} around line {lines[each]}" for each in functions[:SHOWN])
+        lines = {each.function: each.line for each in reversed(read.settings) if each.line}
+        listed = ", ".join(f"{each} around line {lines[each]}" if each in lines else each for each in functions[:SHOWN])
         raise InvalidInput(
             f"{read.path!r} has no function {name!r} with settings; it has {listed or f'none up to {_end(read)}'}"
         )

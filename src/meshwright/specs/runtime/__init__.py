@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from pydantic import model_validator
 
 from meshwright.arguments import checked
-from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
+from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName, quoted
 from meshwright.specs import catalog
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.base import Spec
@@ -224,11 +224,11 @@ def runtime_entry(name: str) -> dict[str, Any]:
     what a release does otherwise.
 
     name: an id or an alias, with `@` and a release where one is asked for. Tables merge key by key, at every depth;
-    `checks`, lists and single values are replaced. Raises `UnknownName`, and `InvalidSpec` where the file is like a
-    runtime of another family.
+    `checks`, lists and single values are replaced. Raises `UnknownName`, `InvalidInput` for a library that starts
+    other frameworks, and `InvalidSpec` where the file is like a runtime of another family.
     """
     framework, at, release = name.partition("@")
-    id_ = catalog.resolve("runtimes", framework)
+    id_ = _resolved(framework)
     entry = {"id": id_, "framework": id_, **_entry("runtimes", id_)}
     if not at:
         return entry
@@ -236,6 +236,19 @@ def runtime_entry(name: str) -> dict[str, Any]:
     if release not in known:
         raise UnknownName(f"release of {id_}", release, known)
     return _merged(entry | {"id": f"{id_}@{release}"}, known[release])
+
+
+def _resolved(framework: str) -> str:
+    try:
+        return catalog.resolve("runtimes", framework)
+    except UnknownName:
+        runtimes = catalog.table("frontends")["runtimes"].get(framework.strip().lower().replace("_", "-"))
+        if runtimes is None:
+            raise
+    raise InvalidInput(
+        f"{framework.strip()} hands training to another framework; name that one as the runtime: "
+        f"{', '.join(runtimes[:-1])} or {runtimes[-1]}"
+    )
 
 
 def releases(name: str) -> dict[str, dict[str, Any]]:
