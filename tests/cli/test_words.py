@@ -19,8 +19,10 @@ def test_words_are_the_model_and_the_cluster(command: str) -> None:
 
 
 def test_a_word_fills_what_no_option_names() -> None:
-    named = asked("check", "llama-3.1-8b", *LLAMA[2:])
-    assert refused(named).startswith("meshwright: no plan file 'llama-3.1-8b'")
+    told = [asked("check", *words, "--json").document for words in (("llama-3.1-8b", "--cluster", *SHORT[1:]), SHORT)]
+    assert told[0] == told[1]
+    assert refused(asked("check", "llama-3.1-8b")).startswith("meshwright: no plan file 'llama-3.1-8b'")
+    assert "no plan file 'plan.json'" in refused(asked("check", "plan.json", "--cluster", "8x8:h100"))
     assert asked("plan", "1x8:h100", *LLAMA[:2], *LLAMA[4:]).out.startswith("llama-3.1-8b")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import typer
@@ -108,8 +109,14 @@ class FileOrSubjectOptions(SubjectOptions):
 
     @property
     def plan_file(self) -> str | None:
-        """The plan file: a word that stands alone."""
-        return self.words[0] if self.words and len(self.words) == 1 else None
+        """The plan file: a word that stands alone, or the name of a file beside options that change it."""
+        if not self.words or len(self.words) > 1:
+            return None
+        (word,) = self.words
+        if word == "-" or not (self.model or self.cluster):
+            return word
+        path = Path(word)
+        return word if path.suffix == ".json" or (path.is_file() and path.suffix != ".toml") else None
 
 
 @dataclass(frozen=True, kw_only=True)
