@@ -135,3 +135,14 @@ def test_an_eager_score_matrix_is_not_part_of_selective_recomputation() -> None:
     (kind,) = inputs.model.layer_kinds
     none, selective, full = (layer_memory(Plan(recompute=each), inputs, kind).saved for each in KINDS)
     assert full < selective < none
+
+
+@pytest.mark.parametrize(("micro_batches", "same"), [(1, True), (2, False)])
+def test_one_micro_batch_has_no_gradients_to_add_up(micro_batches: int, same: bool) -> None:
+    """FSDPParam has no accumulated gradient before a micro-batch without reduction (torch 2.13)."""
+    plan = Plan(dp=8, zero=3, num_microbatches=micro_batches)
+    inputs = question(llama_8b(), "1x8:h100", "accelerate", sequence_length=2048, global_batch=8 * micro_batches)
+    whole = inputs.replace(runtime=inputs.runtime.replace(accumulates_whole=True))
+    every, once = (estimate_plans(Plans.of([plan]), each) for each in (inputs, whole))
+    assert bool((every.step_time_s == once.step_time_s).all()) is same
+    assert bool((every.memory.gradients == once.memory.gradients).all()) is same

@@ -33,7 +33,7 @@ class Gathers(NamedTuple):
     loss: Ints = 0
     """Of the head, before a loss that goes through the sequence piece by piece."""
     sums: Ints = 0
-    """Micro-batches whose gradients are added to whole ones, as their reduction waits for the last one."""
+    """Micro-batches whose gradients are added to whole ones, as their reduction waits for the last of several."""
 
 
 def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
@@ -77,7 +77,7 @@ def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints)
     if some(deferred & (plan.vpp > 1)):
         forward, backward = _of_chunks(plan, stage, Gathers(forward, backward, 0))
     whole = deferred | ((plan.pp == 1) & inputs.runtime.sharding.accumulates_whole)
-    return Gathers(forward, backward, where(whole, 1, count), sums=where(whole, count, 0))
+    return Gathers(forward, backward, where(whole, 1, count), sums=where(whole & (count > 1), count, 0))
 
 
 def _of_chunks(plan: Layout, stage: Ints, single: Gathers) -> tuple[Floats, Floats]:
