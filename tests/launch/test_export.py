@@ -98,6 +98,9 @@ def test_a_plan_of_another_framework_is_refused_or_replaced_by_the_nearest() -> 
 def test_a_model_that_has_no_settings_is_refused_by_name() -> None:
     with pytest.raises(InvalidSpec, match="model: it has no setting for 4 norms a layer, and would run 2"):
         export(Plan(dp=8, zero=1), question(read_model("gemma-2-9b"), "1x8:h100"), "megatron-lm")
+    bridge = question(read_model("gemma-3-27b"), "4x8:h100", "megatron-bridge")
+    with pytest.raises(InvalidSpec, match="would run 2\nThis is of the recipe that is written here; Megatron-Bridge"):
+        export(Plan(tp=4, sp=True, dp=8, zero=1), bridge, "megatron-bridge")
     with pytest.raises(InvalidSpec, match=r"is not in its registry, whose nearest model is llama-3\.1-8b"):
         export(Plan(dp=8, zero=3), question(read_model("mistral-7b"), "1x8:h100", "torchtitan"), "torchtitan")
     with pytest.raises(UnknownName, match="nonesuch"):

@@ -160,6 +160,13 @@ def _spelled_or_refused(
 
 
 def _elsewhere(inputs: Inputs, name: str) -> str:
+    """What else there is for a model that a framework's files refuse: its own recipes, and other frameworks."""
+    table = launch_table(name)
+    own = f"This is of the recipe that is written here; {table.framework} may have one of its own for the model."
+    return " ".join(each for each in (own if table.writer == "recipe" else "", _others(inputs, name)) if each)
+
+
+def _others(inputs: Inputs, name: str) -> str:
     """The frameworks but one that have settings for a model and a plan that fits, as options; where none has, those
     whose plans do not fit; empty where none has settings.
     """
