@@ -95,6 +95,8 @@ TABLES = {
     "pipelined_reduction.reduction",
     "chunk_turns.of_last_chunk",
     "chunk_turns.of_first_chunk",
+    "chunk_turns.last_chunk_size",
+    "chunk_turns.other_chunk_size",
     "chunk_turns.chunk_sizes",
     "chunk_turns.chunks_beside_forward",
     "chunk_turns.first_passed",
