@@ -37,6 +37,9 @@ TAILS = 4
 """Degrees of freedom of Student's distribution of sources; usual, not fitted (Lange, Little and Taylor 1989,
 doi:10.1080/01621459.1989.10478852)."""
 
+DIGITS = 12
+"""To which a bias and a width are rounded: the last ones of a solution depend on how many threads solve."""
+
 MEDIAN = NormalDist().inv_cdf(0.75)
 """What half of the draws of a normal distribution stay within, in standard deviations."""
 
@@ -152,7 +155,8 @@ def of_a_new_source(like: Likeness, known: Residuals) -> Predictive:
     degrees = _degrees(like, known)
     tails = max(1.0, student(TAILS) / student(degrees)) ** 2 - 1
     common += tails * (known.between.source * spread(cells, like, COMMON["source"])) ** 2
-    return Predictive(bias, math.sqrt(common + spread(cells, like) ** 2), degrees)
+    width = math.sqrt(common + spread(cells, like) ** 2)
+    return Predictive(round(bias, DIGITS), round(width, DIGITS), degrees)
 
 
 def _unseen_variance(like: Likeness, known: Residuals) -> float:
