@@ -169,9 +169,12 @@ def test_a_ring_is_offered_for_the_release_of_torchtitan_that_has_a_setting_for_
     assert read_runtime("torchtitan@0.1.0").plans.context_exchanges == ("all_gather", "ring")
 
 
-@pytest.mark.parametrize("library", sorted(catalog.table("frontends")["runtimes"]))
-def test_a_library_that_starts_other_frameworks_is_refused_with_their_names(library: str) -> None:
-    runtimes = catalog.table("frontends")["runtimes"][library]
-    with pytest.raises(InvalidInput, match=f"{library} hands training to another.*{runtimes[0]}.* or {runtimes[-1]}$"):
-        read_runtime(library)
-    assert all(catalog.resolve("runtimes", name) == name for name in runtimes)
+@pytest.mark.parametrize("library", catalog.table("frontends")["libraries"], ids=lambda each: each["names"][0])
+def test_a_library_that_starts_other_frameworks_is_refused_with_their_names(library: dict[str, list[str]]) -> None:
+    runtimes = library["runtimes"]
+    assert all(catalog.resolve("runtimes", each) == each for each in runtimes)
+    for name in library["names"]:
+        with pytest.raises(
+            InvalidInput, match=f"'{name}' hands training to another.*{runtimes[0]}.* or {runtimes[-1]}$"
+        ):
+            read_runtime(name)

@@ -324,6 +324,7 @@ def test_a_recommended_plan_that_was_published_stands_alone() -> None:
     assert has_published_layout(Plans.of([result.best[0].plan]), result.inputs).item()
     (line,) = proven_lines(result)
     assert re.fullmatch(
-        r"The fastest published run of this job was split so and took [\d.]+ s with its own settings \(.+\): --run.+",
+        r"The fastest published run of this job was split so and took [\d.]+ s with its own settings "
+        r"\(.+\): --runtime .+",
         line,
     )

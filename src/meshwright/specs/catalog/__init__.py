@@ -55,13 +55,13 @@ def written_table(name: str) -> dict[str, Any]:
 
 def resolve(kind: Kind, name: str) -> str:
     """The id behind an id or alias, whatever its case and whether it is written with `-` or `_`."""
-    key = _key(name)
+    key = key_of(name)
     if key in _files(kind):
         return key
     for id_ in _files(kind):
-        if f'"{key}"' in _key(_text(kind, id_)) and key in map(_key, _entry(kind, id_).get("aliases", ())):
+        if f'"{key}"' in key_of(_text(kind, id_)) and key in map(key_of, _entry(kind, id_).get("aliases", ())):
             return id_
-    aliases = {_key(alias): id_ for id_ in _files(kind) for alias in _entry(kind, id_).get("aliases", ())}
+    aliases = {key_of(alias): id_ for id_ in _files(kind) for alias in _entry(kind, id_).get("aliases", ())}
     raise UnknownName(kind.removesuffix("s"), name, _files(kind), aliases)
 
 
@@ -83,5 +83,6 @@ def _text(kind: Kind, id_: str) -> str:
     return _files(kind)[id_].read_text("utf-8")
 
 
-def _key(name: str) -> str:
+def key_of(name: str) -> str:
+    """A name as ids are written."""
     return name.strip().lower().replace("_", "-")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from pydantic import model_validator
 
 from meshwright.arguments import checked
-from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName, quoted
+from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName, any_of, quoted
 from meshwright.specs import catalog
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.base import Spec
@@ -242,12 +242,12 @@ def _resolved(framework: str) -> str:
     try:
         return catalog.resolve("runtimes", framework)
     except UnknownName:
-        runtimes = catalog.table("frontends")["runtimes"].get(framework.strip().lower().replace("_", "-"))
-        if runtimes is None:
+        name = catalog.key_of(framework)
+        started = [each["runtimes"] for each in catalog.table("frontends")["libraries"] if name in each["names"]]
+        if not started:
             raise
     raise InvalidInput(
-        f"{framework.strip()} hands training to another framework; name that one as the runtime: "
-        f"{', '.join(runtimes[:-1])} or {runtimes[-1]}"
+        f"{quoted(framework)} hands training to another framework; name that one as the runtime: {any_of(started[0])}"
     )
 
 
