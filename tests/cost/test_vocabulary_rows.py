@@ -8,6 +8,7 @@ from meshwright.arrays import FloatColumn
 from meshwright.cost.comms.ends import LOGITS, embedding_exchanges, head_exchanges
 from meshwright.cost.comms.tensor import tensor_region
 from meshwright.cost.compute.ends import head_time
+from meshwright.cost.loss_pieces import capped_logits
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.ends import head_memory
 from meshwright.cost.memory.parameters import end_parameters
@@ -43,7 +44,7 @@ def test_logits_of_the_whole_vocabulary_are_alive_where_they_are_gathered(model:
     logits = int(tokens(PLAN, inputs)) * inputs.model.vocab_size / split
     memory = head_memory(PLAN, inputs)
     assert float(memory.output) == 2 * logits
-    assert float(memory.working) == inputs.runtime.entropy.alive_bytes * logits
+    assert float(memory.working) == (inputs.runtime.entropy.alive_bytes + capped_logits(inputs).kept) * logits
 
 
 def test_an_untied_embedding_exchanges_nothing_and_logits_are_gathered_once() -> None:

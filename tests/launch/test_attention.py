@@ -72,20 +72,21 @@ def test_the_script_asks_for_the_attention_that_is_priced_or_nothing_is_written(
 def test_what_is_refused_is_written_as_the_refusal_says(tmp_path: Path) -> None:
     words = ("plan", "gemma-2-9b", "1x8:h200", "--runtime", "accelerate", "--seq-len", "8192", "--global-batch", "64")
     folder = tmp_path / "run"
-    refused = asked(*words, "--launch", str(folder))
+    refused = asked(*words, "--with", "attention_kernel=newest", "--launch", str(folder))
     assert (refused.code, folder.exists()) == (2, False)
     *_, option, change = refused.err.split()
     assert asked(*words, "--launch", str(folder), option, change.rstrip(".")).code == 0
     assert "ATTENTION = 'flash_attention_2'" in (folder / "train.py").read_text()
 
 
-def test_a_model_with_sinks_is_planned_with_attention_that_transformers_has_for_it(tmp_path: Path) -> None:
-    words = ("plan", "gpt-oss-20b", "1x8:h200", "--runtime", "accelerate", "--seq-len", "8192", "--global-batch", "64")
+@pytest.mark.parametrize("model", ["gpt-oss-20b", "gemma-2-9b"])
+def test_sinks_and_capped_scores_are_planned_with_attention_that_transformers_has(model: str, tmp_path: Path) -> None:
+    words = ("plan", model, "1x8:h200", "--runtime", "accelerate", "--seq-len", "8192", "--global-batch", "64")
     assert asked(*words, "--launch", str(tmp_path / "run")).code == 0
     assert "ATTENTION = 'flex_attention'" in (tmp_path / "run" / "train.py").read_text()
     for kernel in SPELLED:
         asked_for = with_behaviours(read_runtime("accelerate"), [f"attention_kernel={kernel}"])
-        assert _asked("gpt-oss-20b", "flex").replace(runtime=asked_for).attention_kernel == kernel
+        assert _asked(model, "flex").replace(runtime=asked_for).attention_kernel == kernel
 
 
 def test_an_older_kernel_that_transformers_lacks_is_refused() -> None:
@@ -148,7 +149,7 @@ def test_a_folder_is_priced_with_the_attention_of_its_script(runtime: str, tmp_p
 
 def test_a_kernel_of_models_with_sinks_is_written_and_read() -> None:
     inputs = _asked("gpt-oss-20b", "newest")
-    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, ["sinks_attention_kernel=flex"]))
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, ["modified_attention_kernel=flex"]))
     launch = export(PLAN, inputs, "accelerate")
     assert launch.settings["runtime.attention_kernel"] == "flex_attention"
     fields = launch.fields | {"runtime.attention_kernel": "eager"}

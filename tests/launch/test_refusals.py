@@ -87,7 +87,6 @@ def test_a_capacity_that_was_asked_for_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("question_asked", "first"),
     [
-        ("gemma-2-9b 1x8:h200 --runtime deepspeed --seq-len 8192 --global-batch 64", "--with"),
         ("gemma-3-12b 1x8:h200 --runtime deepspeed --seq-len 4096 --global-batch 64 --pp 2", "--pp"),
         ("gemma-2-9b 1x8:h200 --seq-len 4096 --global-batch 64", "--runtime"),
         ("phi-4 1x8:h200 --runtime torchtitan --seq-len 4096 --global-batch 64", "--runtime"),

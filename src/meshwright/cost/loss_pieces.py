@@ -24,6 +24,33 @@ class SummedGradient(NamedTuple):
     """For each piece of the tokens."""
 
 
+class CappedLogits(NamedTuple):
+    """Of logits that are capped before the cross-entropy, bytes for each of them."""
+
+    kept: int
+    """From forward to backward."""
+    forward: int
+    """Moved in forward."""
+    backward: int
+    """Moved in backward."""
+
+
+def capped_logits(inputs: Inputs) -> CappedLogits:
+    """What cap * tanh(logits / cap) costs, operator by operator: nothing where the model caps no logits, or where the
+    cross-entropy does it.
+
+    Three kernels of 2-byte elements each way, 2 + 2 bytes each and 2 more for what tanh put out, which backward reads.
+    Returns bytes. Source: transformers 5.23.0 models/gemma2/modeling_gemma2.py, Gemma2ForCausalLM.forward; what is kept
+    was counted with PyTorch 2.13.
+
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> capped_logits(LLAMA.replace(model=LLAMA.model.replace(head_softcap=True)))
+    CappedLogits(kept=2, forward=12, backward=14)
+    """
+    apart = inputs.model.head_softcap and not inputs.runtime.entropy.caps_logits
+    return CappedLogits(HALF_BYTES, 6 * HALF_BYTES, 7 * HALF_BYTES) if apart else CappedLogits(0, 0, 0)
+
+
 def loss_pieces(plan: Layout, inputs: Inputs) -> Floats:
     """In how many pieces the tokens of one micro-batch go through the head and the cross-entropy, one by one.
 

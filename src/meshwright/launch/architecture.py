@@ -11,6 +11,7 @@ from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LatentAttenti
 NEUTRAL: Fields = {
     "model.tied_embeddings": False,
     "model.head_bias": False,
+    "model.head_softcap": False,
     "model.norm": "rms",
     "model.learned_positions": 0,
     "model.norms": 2,
@@ -19,6 +20,7 @@ NEUTRAL: Fields = {
     "model.output_bias": False,
     "model.qk_norm": "none",
     "model.sinks": False,
+    "model.softcap": False,
     "model.scaled_rotary": False,
     "model.window": 0,
     "model.windowed_layers": (),
@@ -39,8 +41,10 @@ NEUTRAL_EXPERTS: Fields = {
     "model.clamped": False,
     "model.expert_bias": False,
 }
-_ATTENTION = ("heads", "kv_heads", "head_dim", "value_head_dim", "qkv_bias", "output_bias", "qk_norm", "sinks")
-_WHOLE = ("hidden_size", "vocab_size", "tied_embeddings", "head_bias", "norm", "learned_positions", "mtp_layers")
+_SCORES = ("qkv_bias", "output_bias", "qk_norm", "sinks", "softcap")
+_ATTENTION = ("heads", "kv_heads", "head_dim", "value_head_dim", *_SCORES)
+_ENDS = ("tied_embeddings", "head_bias", "head_softcap", "norm", "learned_positions", "mtp_layers")
+_WHOLE = ("hidden_size", "vocab_size", *_ENDS)
 
 
 def model_fields(model: Model) -> Fields:
@@ -195,7 +199,7 @@ def _attention(said: Fields, window: int | None) -> Attention:
         value_head_dim=said.get("model.value_head_dim") or head_dim,
         window=window,
         latent=latent,
-        **{name: said[f"model.{name}"] for name in ("qkv_bias", "output_bias", "qk_norm", "sinks", "scaled_rotary")},
+        **{name: said[f"model.{name}"] for name in (*_SCORES, "scaled_rotary")},
     )
 
 

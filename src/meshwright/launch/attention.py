@@ -108,7 +108,8 @@ def _implementations(model: Model) -> tuple[str, ...]:
     """Those that the model's class has; of a model in Meshwright's own form, those of the class that it must be."""
     if model.family != NATIVE:
         return transformers().attention[model.family]
-    return transformers().attention["gpt_oss" if _has_sinks(model) else "llama"]
+    alike = "gpt_oss" if _has_sinks(model) else "gemma2" if model.modifies_scores else "llama"
+    return transformers().attention[alike]
 
 
 def _within_context(inputs: Inputs, table: LaunchTable) -> tuple[str, ...]:

@@ -91,9 +91,8 @@ def _trained_in(dtype: str | None, runtime: Runtime) -> Runtime:
 
 def _attending_with(kernel: str | None, model: Model, runtime: Runtime) -> Runtime:
     """The runtime that runs the attention of a model with a kernel; None: with its own."""
-    sinks = any(kind.attention.sinks for kind in model.layer_kinds)
-    apart = sinks and runtime.kernels.sinks_attention_kernel is not None
-    name = "sinks_attention_kernel" if apart else "attention_kernel"
+    apart = model.modifies_scores and runtime.kernels.modified_attention_kernel is not None
+    name = "modified_attention_kernel" if apart else "attention_kernel"
     changed = kernel not in (None, getattr(runtime.kernels, name))
     return with_behaviours(runtime, [f"{name}={kernel}"]) if changed else runtime
 

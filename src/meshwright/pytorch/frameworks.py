@@ -68,7 +68,8 @@ def _transformers_reasons(plan: Plan, inputs: Inputs, versions: Versions) -> Ite
         yield "transformers computes whole layers again, and all of them"
     if model.is_moe and (inputs.runtime.storage.autocast or inputs.recipe.half != "bf16"):
         yield "transformers' own experts are run in bf16, and not under autocast"
-    if model.head_bias or len(model.layer_kinds) > 1 or not (is_gpt2(model) or _has_llama_layers(model)):
+    plain_head = not (model.head_bias or model.head_softcap)
+    if not plain_head or len(model.layer_kinds) > 1 or not (is_gpt2(model) or _has_llama_layers(model)):
         yield "transformers' own is run for Llama, Qwen2, Qwen3, Mixtral and GPT-2"
 
 

@@ -107,6 +107,8 @@ def _model_reasons(inputs: Inputs) -> Iterator[str]:
     model = inputs.model
     if model.norm != "rms":
         yield f"{model.name} has layer norms; the trainer has only RMS norms"
+    if model.head_softcap or any(kind.attention.softcap for kind in model.layer_kinds):
+        yield f"{model.name} caps logits or attention scores, which the trainer does not"
     if model.learned_positions:
         yield f"{model.name} has learned positions; the trainer has only rotary ones"
     if inputs.mtp_layers:

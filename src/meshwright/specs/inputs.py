@@ -70,8 +70,7 @@ class Inputs(Spec):
     def attention_kernel(self) -> AttentionKernel:
         """The runtime's, for this model."""
         kernels = self.runtime.kernels
-        sinks = any(kind.attention.sinks for kind in self.model.layer_kinds)
-        return (sinks and kernels.sinks_attention_kernel) or kernels.attention_kernel
+        return (self.model.modifies_scores and kernels.modified_attention_kernel) or kernels.attention_kernel
 
     @cached_property
     def attention_generation(self) -> AttentionKernel:

@@ -49,6 +49,8 @@ class Attention(Spec):
     """RMS norm of queries and keys: over each head's width, or over the whole projected width."""
     sinks: Flag = False
     """One learned softmax sink per query head."""
+    softcap: Flag = False
+    """Scores are capped by a tanh before the softmax (Gemma 2)."""
     scaled_rotary: Flag = False
     """Rotary positions are multiplied by a factor other than 1 (YaRN, arXiv:2309.00071, section 3.4)."""
     window: PositiveInt | None = None
@@ -157,6 +159,8 @@ class Model(Spec):
     tied_embeddings: Flag = False
     """The output head is the embedding matrix."""
     head_bias: Flag = False
+    head_softcap: Flag = False
+    """Logits are capped by a tanh (Gemma 2)."""
     norm: Literal["rms", "layer"] = "rms"
     """`rms`: one weight vector; `layer`: weight and bias."""
     learned_positions: Size = 0
@@ -195,6 +199,11 @@ class Model(Spec):
     def is_moe(self) -> bool:
         """Whether any layer is a mixture of experts."""
         return bool(self.mixtures)
+
+    @cached_property
+    def modifies_scores(self) -> bool:
+        """Whether attention adds sinks to its scores or caps them, in any layer."""
+        return any(kind.attention.sinks or kind.attention.softcap for kind in self.layer_kinds)
 
     def has_heads_up_to(self, widest: int, multiple: int) -> bool:
         """Whether no head of attention is wider than that many elements, and all are a multiple of so many."""

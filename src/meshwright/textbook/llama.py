@@ -43,6 +43,7 @@ def _of_model(model: Model) -> list[str]:
             f"{len(alike)} kinds of layers": len(alike) > 1,
             "tied embeddings": model.tied_embeddings,
             "a bias on the head": model.head_bias,
+            "capped logits": model.head_softcap,
             "layer norms instead of RMS norms": model.norm != "rms",
             "learned positions": model.learned_positions > 0,
         }
@@ -60,6 +61,7 @@ def _of_layer(model: Model, kind: LayerKind) -> list[str]:
             "biases": feed_forward.bias or attention.qkv_bias or attention.output_bias,
             "latent attention": attention.latent is not None,
             "attention sinks": attention.sinks,
+            "capped attention scores": attention.softcap,
             "norms of queries and keys": attention.qk_norm != "none",
             f"heads of {attention.head_dim} that do not fill the hidden size {hidden}": widths != {hidden},
             norms: kind.norms != 2 or kind.parallel_residual,

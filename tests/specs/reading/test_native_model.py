@@ -17,6 +17,7 @@ hidden_size = 64
 vocab_size = 100
 tied_embeddings = true
 head_bias = true
+head_softcap = true
 norm = "layer"
 learned_positions = 8
 layers = ["1 dense", "2 moe dense"]
@@ -71,6 +72,7 @@ def test_a_file_maps_onto_the_model_one_to_one() -> None:
         layer_pattern=(0, 1, 0, 1, 0),
         tied_embeddings=True,
         head_bias=True,
+        head_softcap=True,
         norm="layer",
         learned_positions=8,
         assumptions=("as drawn",),

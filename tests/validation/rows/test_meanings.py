@@ -306,7 +306,7 @@ def test_models_of_torchtitan_attend_as_their_flavours_did_then(model: str, said
     (row,) = as_known([_stranger(model=model, compiled="yes", **said)])
     kernels = runtime_of(row).kernels
     sinks = "OSS" in model
-    assert (kernels.sinks_attention_kernel if sinks else kernels.attention_kernel) == kernel
+    assert (kernels.modified_attention_kernel if sinks else kernels.attention_kernel) == kernel
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from meshwright.cost.compute.elementwise import elementwise_time, norm_passes
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.compute.work import Work
-from meshwright.cost.loss_pieces import loss_pieces, summed_gradient
+from meshwright.cost.loss_pieces import capped_logits, loss_pieces, summed_gradient
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_rows
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -58,12 +58,12 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     """Seconds of the final norm, the output head and the cross-entropy.
 
     The head's three products on the rank's rows of the vocabulary, the runtime's bytes per element of the norm and per
-    logit of its cross-entropy, and 4 bytes per logit that is gathered or cut out. Where the loss goes through the
-    sequence in q pieces, forward and backward, all of it is in the forward pass, in products of 1/q of the rows; the
-    weight gradients of 2 bytes are added up in the g bytes of what is reduced, 2 + g for the first and 2 + 2 g for each
-    other one, and 2-byte gradients of the input go through fp32, 16 bytes an element. Where it is fused with the head,
-    `summed_gradient` says what each piece moves; zeros and gradients of the input are written, and all gradients
-    scaled once. A frozen head has no weight gradient.
+    logit of its cross-entropy, those of `capped_logits`, and 4 bytes per logit that is gathered or cut out. Where the
+    loss goes through the sequence in q pieces, forward and backward, all of it is in the forward pass, in products of
+    1/q of the rows; the weight gradients of 2 bytes are added up in the g bytes of what is reduced, 2 + g for the first
+    and 2 + 2 g for each other one, and 2-byte gradients of the input go through fp32, 16 bytes an element. Where it is
+    fused with the head, `summed_gradient` says what each piece moves; zeros and gradients of the input are written, and
+    all gradients scaled once. A frozen head has no weight gradient.
     plan: scalar or array (n,). Returns seconds. Source: the runtime's `cross_entropies`;
     Megatron-LM, tensor_parallel/cross_entropy.py; torchtitan 0.3.0, components/loss.py (ChunkedLossWrapper,
     GradAccumulator); torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param.py L802-821.
@@ -77,15 +77,16 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     rows, (_, vocabulary, seen) = tokens(plan, inputs), vocabulary_rows(plan, inputs)
     normed = residual_tokens(plan, inputs) * hidden
     logits, gathered = 1.0 * rows * seen, seen > vocabulary
-    entropy = runtime.entropy
+    entropy, capped = runtime.entropy, capped_logits(inputs)
     pieces = loss_pieces(plan, inputs)
     head = Gemm(*(pieces * each for each in linear_time(rows / pieces, vocabulary, hidden, inputs, half=True)))
     head = head.frozen if inputs.freezes_weights else head
     norm = norm_passes(inputs)
     cast = 1.0 * inputs.weight_cast_bytes * vocabulary * hidden
-    forward_bytes = norm.forward * normed + (entropy.forward_bytes + JOINED_BYTES * gathered) * logits + cast
+    of_logits = entropy.forward_bytes + capped.forward + JOINED_BYTES * gathered
+    forward_bytes = norm.forward * normed + of_logits * logits + cast
     sliced = JOINED_BYTES * gathered * rows * vocabulary
-    backward_bytes = norm.backward * normed + entropy.backward_bytes * logits + sliced + cast
+    backward_bytes = norm.backward * normed + (entropy.backward_bytes + capped.backward) * logits + sliced + cast
     backward_bytes = backward_bytes + summed_bytes(plan, inputs, 1.0 * vocabulary * hidden)
     if entropy.fuses_head or entropy.sequence_pieces > 1:
         forward_bytes = forward_bytes + backward_bytes - norm.backward * normed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, where
-from meshwright.cost.loss_pieces import loss_pieces, summed_gradient
+from meshwright.cost.loss_pieces import capped_logits, loss_pieces, summed_gradient
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_rows
 from meshwright.layout.plans import Layout
 from meshwright.specs.choices import Recompute
@@ -27,8 +27,8 @@ class HeadMemory(NamedTuple):
     forward: Floats
     """Alive for a moment while the cross-entropy works forward, beyond what is saved."""
     waiting: Floats
-    """Of the cross-entropy of a micro-batch that waits for its backward: fp32 log-probabilities, the 2-byte gradient of
-    the head's input, or that of its weights."""
+    """Of the cross-entropy of a micro-batch that waits for its backward: fp32 log-probabilities and what caps of logits
+    keep, the 2-byte gradient of the head's input, or that of its weights."""
     output: Floats
     """2-byte logits of whole sequences."""
     piece_output: Floats
@@ -70,14 +70,16 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     layers, logits = inputs.mtp_layers, (1 + inputs.mtp_layers) * rows * vocabulary_rows(plan, inputs).logits
     in_pieces = entropy.sequence_pieces > 1
     piece = logits / loss_pieces(plan, inputs)
-    alive = where(plan.tp > 1, split, entropy.alive_bytes) * piece
+    capped = 1.0 * capped_logits(inputs).kept * piece
+    alive = where(plan.tp > 1, split, entropy.alive_bytes) * piece + capped
     collected = in_pieces * (FP32_BYTES / HALF_BYTES * whole + where(plan.micro_batch > 1, whole, 0.0))
     saved = inputs.residual_bytes / HALF_BYTES * residual + (residual if again else whole)
     projected = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
     predicted = saved + residual + where(plan.recompute == Recompute.FULL, 0.0, projected)
     output = (not in_pieces and not entropy.fuses_head) * 1.0 * HALF_BYTES * logits
     working, waiting = alive + gathered + collected, whole if in_pieces else 1.0 * FP32_BYTES * logits
-    forward = output + 2 * waiting
+    forward = output + 2 * waiting + capped
+    waiting = waiting + (not in_pieces) * capped
     if entropy.fuses_head:
         weights, gradient = 1.0 * vocabulary_rows(plan, inputs).head * hidden, summed_gradient(inputs)
         working, waiting = working + (gradient.kept + gradient.working) * weights, gradient.kept * weights

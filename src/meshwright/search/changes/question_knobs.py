@@ -89,7 +89,7 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
             yield _of_runtime(inputs, "dispatcher", runtime.communication.dispatcher, name, dispatcher=name)
     for name in runtime.switches.get("attention", {}):
         if name != inputs.attention_kernel:
-            kernels = dict.fromkeys(("attention_kernel", "sinks_attention_kernel"), name)
+            kernels = dict.fromkeys(("attention_kernel", "modified_attention_kernel"), name)
             yield _of_runtime(inputs, "attention", inputs.attention_kernel, name, **kernels)
     for name in KERNEL_SWITCHES:
         if faster := with_kernels_on(inputs, name):

@@ -62,6 +62,7 @@ class NativeModel(Spec):
     kinds: Annotated[dict[str, NativeKind], Field(min_length=1)]
     tied_embeddings: Flag = False
     head_bias: Flag = False
+    head_softcap: Flag = False
     norm: Literal["rms", "layer"] = "rms"
     learned_positions: Size = 0
     mtp_layers: Size = 0

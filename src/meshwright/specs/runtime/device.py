@@ -48,8 +48,8 @@ class RuntimeKernels(Spec):
     attention_kernel: AttentionKernel
     """Fused attention by the kernels of the accelerator's table, an older generation or FlexAttention's in Triton; or
     score matrices in memory."""
-    sinks_attention_kernel: AttentionKernel | None = None
-    """The same for models with attention sinks; none: no different."""
+    modified_attention_kernel: AttentionKernel | None = None
+    """The same for models whose attention has sinks or capped scores; none: no different."""
     attends_with_pytorch: bool
     """The newest that it takes are PyTorch's own, those of scaled_dot_product_attention."""
     pads_heads: bool = True
@@ -117,6 +117,8 @@ class CrossEntropy(Spec):
     fuses_head: bool = False
     """Head and cross-entropy are one function: forward, it works on pieces of the tokens that are no larger than the
     hidden state is, or twice that, and makes the gradients of the head's input and weights; no logits are left."""
+    caps_logits: bool = False
+    """It caps logits itself, of models that have them capped; else three kernels do so before it."""
     alive_bytes: NonNegative
     """Alive at the peak, logits included."""
     split_alive_bytes: NonNegative | None = None

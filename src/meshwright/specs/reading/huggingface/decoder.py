@@ -139,6 +139,10 @@ class Decoder(BaseModel):
         """Fields of `LayerKind` in which the family differs."""
         return {}
 
+    def head_details(self) -> dict[str, Any]:
+        """Fields of `Model` in which the family's output head differs."""
+        return {}
+
     def learned_positions(self) -> int:
         """Rows of a learned position embedding."""
         return 0

@@ -88,6 +88,7 @@ def _model(decoder: Decoder, name: str, model_type: str) -> Model:
         norm=decoder.norm,
         learned_positions=decoder.learned_positions(),
         mtp_layers=decoder.mtp_layers,
+        **decoder.head_details(),
     )
 
 

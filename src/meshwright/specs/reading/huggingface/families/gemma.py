@@ -20,11 +20,21 @@ class Gemma2(AttentionBias, Windowed):
     hidden_act: Activation = Field("gelu", validation_alias=spelled("hidden_activation"))
     tie_word_embeddings: Flag = True
     sliding_window: Count | None = 4096
+    attn_logit_softcapping: float | None = 50.0
+    final_logit_softcapping: float | None = 30.0
     use_bidirectional_attention: Flag | None = None
 
     def slides(self, layer: int) -> bool:
         """The first layer and every second one after it."""
         return layer % 2 == 0
+
+    def attention_details(self) -> dict[str, Any]:
+        """Biases, and whether scores are capped."""
+        return super().attention_details() | {"softcap": self.attn_logit_softcapping is not None}
+
+    def head_details(self) -> dict[str, Any]:
+        """Whether logits are capped."""
+        return {"head_softcap": self.final_logit_softcapping is not None}
 
     def layer_details(self) -> dict[str, Any]:
         """Norms before and after attention and feed-forward."""
@@ -50,6 +60,8 @@ class Gemma3Text(Gemma2):
         "sliding_window",
     )
     qk_norm = "head"
+    attn_logit_softcapping: float | None = None
+    final_logit_softcapping: float | None = None
     num_attention_heads: Count = 8
     vocab_size: Count = 262_208
     sliding_window_pattern: Count = 6
