@@ -152,6 +152,8 @@ class LaunchTable(Spec):
     carried: tuple[Carried, ...] = ()
     recipe: dict[str, tuple[str, ...]] = {}
     """Of settings that a recipe in Python has elsewhere than at `model`: the fields, some with a value of their own."""
+    kernels: dict[Literal["cross_entropy", "elementwise"], dict[str, tuple[str, ...]]] = {}
+    """Implementations that its files run, by the field of a runtime's kernels: what must hold of each in `facts`."""
     context_attention: dict[Literal["plain", "windows", "sinks"], tuple[str, ...]] = {}
     """Of a training script that makes its models with transformers: the attention kernels that context parallelism
     takes, of models without anything special and of those with windows or sinks."""

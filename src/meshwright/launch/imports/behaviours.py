@@ -21,10 +21,10 @@ FILE = resources.files("meshwright.launch.imports") / "behaviours.toml"
 
 
 class Behaviour(Spec):
-    """One change of a runtime, as `with_behaviours` takes it."""
+    """Changes of a runtime, as `with_behaviours` takes them, and when a file makes them."""
 
     tables: tuple[str, ...]
-    """Launch tables whose settings it looks at."""
+    """Launch tables whose settings it looks at, or names of `groups`."""
     runtimes: tuple[str, ...] = ()
     """Those that have these settings, where a table is priced as several ones; none: all."""
     present: tuple[str, ...] = ()
@@ -33,20 +33,21 @@ class Behaviour(Spec):
     """Settings of which none is there."""
     off: tuple[str, ...] = ()
     """Settings that all say no."""
-    change: str
+    changes: tuple[str, ...]
     """`{precision}`: that of the job; `{value}`: of the first setting that is there."""
 
 
 def runtime_as_set(runtime: Runtime, table: str, settings: Settings, precision: str) -> Runtime:
     """The runtime as the settings switch it; what they say as it is anyway changes nothing."""
     changes = [
-        each.change.format(precision=precision, value=_value(settings, each))
+        change.format(precision=precision, value=_value(settings, each))
         for each in _behaviours()
+        for change in each.changes
         if table in each.tables
         and (not each.runtimes or runtime.framework in each.runtimes)
-        and all(_is_set(settings, name) for name in each.present)
-        and not any(_is_set(settings, name) for name in each.absent)
-        and all(settings.get(name) is False for name in each.off)
+        and all(_says(settings, name) for name in each.present)
+        and not any(_says(settings, name) for name in each.absent)
+        and all(_given(settings, name) is False for name in each.off)
     ]
     new: list[str] = []
     for change in changes:
@@ -57,12 +58,13 @@ def runtime_as_set(runtime: Runtime, table: str, settings: Settings, precision: 
 
 def switches(table: str) -> set[str]:
     """Settings of a launch table that switch how its runtime works."""
-    return {
+    names = {
         name.partition(" ")[0]
         for each in _behaviours()
         if table in each.tables
         for name in (*each.present, *each.absent, *each.off)
     }
+    return names | {f"--{name}" for name in names}
 
 
 def without_switches(understood: Understood, table: str) -> Understood:
@@ -107,8 +109,18 @@ def _differs(setting: Setting, key: str, facts: Facts, settings: Settings) -> bo
 
 def _value(settings: Settings, behaviour: Behaviour) -> Value | None:
     """The value of the first setting that a behaviour looks at, as a whole number where it is one."""
-    given = settings.get(next(iter(behaviour.present), ""))
+    given = _given(settings, next(iter(behaviour.present), ""))
     return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+def _given(settings: Settings, name: str) -> Value | None:
+    """The value of a setting, or of the argument of that name."""
+    return settings.get(name, settings.get(f"--{name}"))
+
+
+def _says(settings: Settings, name: str) -> bool:
+    """The same as `_is_set`, of a setting or of the argument of that name."""
+    return _is_set(settings, name) or _is_set(settings, f"--{name}")
 
 
 def _same(one: Value, other: Value) -> bool:
@@ -128,4 +140,10 @@ def _is_set(settings: Settings, name: str) -> bool:
 
 @cache
 def _behaviours() -> tuple[Behaviour, ...]:
-    return tuple(Behaviour(**entry) for entry in tomllib.loads(FILE.read_text("utf-8"))["behaviours"])
+    read = tomllib.loads(FILE.read_text("utf-8"))
+    groups = read["groups"]
+    spread = (
+        entry | {"tables": [name for each in entry["tables"] for name in groups.get(each, [each])]}
+        for entry in read["behaviours"]
+    )
+    return tuple(Behaviour(**entry) for entry in spread)

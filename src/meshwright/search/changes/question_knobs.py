@@ -80,7 +80,7 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
         if other != share:
             overlap = runtime.overlap.replace(**{name: other})
             yield _of_runtime(inputs, f"overlap.{name}", f"{share:g}", f"{other:g}", overlap=overlap)
-    for name in runtime.cross_entropies:
+    for name in runtime.kernels.other_cross_entropies:
         if name != runtime.kernels.cross_entropy:
             yield _of_runtime(inputs, "cross_entropy", runtime.kernels.cross_entropy, name, cross_entropy=name)
     for name in get_args(Communication.model_fields["dispatcher"].annotation) if inputs.model.is_moe else ():

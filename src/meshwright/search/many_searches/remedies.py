@@ -143,11 +143,9 @@ def _two_forms(inputs: Inputs) -> Iterator[Question]:
 
 
 def _other_losses(runtime: Runtime) -> Iterator[str]:
-    """Other forms of logits: what models of transformers can switch, or every cross-entropy that the runtime has."""
-    if LIGER not in runtime.switches:
-        others = (name for name in runtime.cross_entropies if name != runtime.kernels.cross_entropy)
-        yield from (f"cross_entropy={name}" for name in others)
-        return
+    """Other forms of logits: what models of transformers can switch, or other cross-entropies that a run may ask for."""
+    others = (name for name in runtime.kernels.other_cross_entropies if name != runtime.kernels.cross_entropy)
+    yield from (f"cross_entropy={name}" for name in others)
     for switch, position in KERNELS_OF_TRANSFORMERS:
         if switch in runtime.switches and position_of(runtime, switch) != position:
             yield f"{switch}={position}"

@@ -64,6 +64,8 @@ class RuntimeKernels(Spec):
     """The element-wise kernels in use, a key of `elementwise_kernels`."""
     cross_entropy: str
     """The implementation in use, a key of `cross_entropies`."""
+    other_cross_entropies: tuple[str, ...] = ()
+    """Those that a run may ask for in its place, and its own; what a switch sets with other kernels is not among them."""
     fused_projections: bool
     """q, k and v are one matrix product: one gradient of their input is summed, not one each."""
     fused_gate: bool
