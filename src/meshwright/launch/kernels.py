@@ -1,4 +1,4 @@
-"""Kernels: whether the files of a launch run the cross-entropy and the element-wise kernels that a plan is priced with."""
+"""Kernels: whether the files of a launch run the cross-entropy and element-wise kernels that a plan is priced with."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _two_forms(inputs: Inputs) -> Iterator[Question]:
 
 
 def _other_losses(runtime: Runtime) -> Iterator[str]:
-    """Other forms of logits: what models of transformers can switch, or other cross-entropies that a run may ask for."""
+    """Other forms of logits: cross-entropies that a run may ask for, and what models of transformers can switch."""
     others = (name for name in runtime.kernels.other_cross_entropies if name != runtime.kernels.cross_entropy)
     yield from (f"cross_entropy={name}" for name in others)
     for switch, position in KERNELS_OF_TRANSFORMERS:

@@ -65,7 +65,7 @@ class RuntimeKernels(Spec):
     cross_entropy: str
     """The implementation in use, a key of `cross_entropies`."""
     other_cross_entropies: tuple[str, ...] = ()
-    """Those that a run may ask for in its place, and its own; what a switch sets with other kernels is not among them."""
+    """It and those that a run may ask for in its place, without what a switch sets together with other kernels."""
     fused_projections: bool
     """q, k and v are one matrix product: one gradient of their input is summed, not one each."""
     fused_gate: bool
