@@ -161,9 +161,11 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
 def hidden_share(plan: Layout, inputs: Inputs) -> Floats:
     """Share of its matrix product that hides a tensor-parallel exchange; 0: none.
 
-    What the runtime overlaps, in most only all-gathers and reduce-scatters, which sequence parallelism has.
-    plan: scalar or array (n,). Returns shares. Source: Megatron-LM@d98e8a64ddf3, training/arguments.py L1441-1442;
-    Megatron-Bridge@067f987df03b, training/comm_overlap.py L446-448, which switches tp_comm_overlap off.
+    What the runtime overlaps, in most only all-gathers and reduce-scatters, which sequence parallelism has, and in
+    Megatron nothing beside latent attention.
+    plan: scalar or array (n,). Returns shares. Source: Megatron-LM@d98e8a64ddf3, training/arguments.py L1441-1442,
+    core/extensions/transformer_engine.py L1176-1185; Megatron-Bridge@067f987df03b, training/comm_overlap.py L446-448,
+    which switches tp_comm_overlap off.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.behaviours import with_behaviours
@@ -173,7 +175,10 @@ def hidden_share(plan: Layout, inputs: Inputs) -> Floats:
     [0.0, 0.5]
     """
     runtime = inputs.runtime
-    return where((plan.sp > 0) | runtime.communication.hides_all_reduces, runtime.overlap.tensor_parallel, 0.0)
+    latent = any(kind.attention.latent for kind in inputs.model.layer_kinds)
+    share = 0.0 if latent and not runtime.communication.hides_beside_latent_attention else 1.0
+    exchanges = (plan.sp > 0) | runtime.communication.hides_all_reduces
+    return where(exchanges, share * runtime.overlap.tensor_parallel, 0.0)
 
 
 def tensor_region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:

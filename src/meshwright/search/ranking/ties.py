@@ -14,7 +14,7 @@ from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import USUAL
 from meshwright.layout.plans import Plans, leaves_split, without_recompute
 from meshwright.search.published.layouts import has_published_layout, is_known_to_work
-from meshwright.search.published.runs import is_published
+from meshwright.search.published.runs import generation, is_published
 from meshwright.search.ranking.rank import rank_time_s
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
@@ -23,6 +23,8 @@ from meshwright.specs.residuals import like
 
 POINT = 0.0025
 """Of the step time, what a point of complexity may cost among equals; a judgement, not measured."""
+FREE_OF_QUEUES = 10
+"""Generation of accelerators from which on kernels keep their order without a single hardware queue."""
 AXES = ("tp", "cp", "pp", "ep", "etp", "dp_replicate")
 CHOICE = ("tp", "cp", "pp", "ep", "etp", "micro_batch")
 """What makes a plan another choice, with its schedule, whether layers are recomputed, and whether more is sharded than
@@ -106,9 +108,10 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     that count as layers where they do not usually or the reverse, a first or last stage of its own size, groups of
     another number of micro-batches than stages, full recomputation and recomputation of some layers alone; each
     recomputed module 1. Tensor parallelism without the sequence parallelism that a runtime has counts 6, chunks that a
-    launch spells out one by one 10, schedules that split the backward pass or run both ways 4. The counts are a
-    judgement, not measured. Source of expert before tensor parallelism of experts: Megatron-LM,
-    megatron/core/transformer/moe/README.md, guideline 4.
+    launch spells out one by one 10, schedules that split the backward pass or run both ways 4, sharded gradients or
+    weights beside tensor or context parallelism 10 where both want other hardware queues. The counts are a judgement,
+    not measured. Source of expert before tensor parallelism of experts: Megatron-LM,
+    megatron/core/transformer/moe/README.md, guideline 4; of queues: the runtime's `orders_by_one_queue`.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
@@ -133,6 +136,7 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     points = [2 * np.array(settings, dtype=np.int64).sum(axis=0), modules]
     points += [
         10 * _spells_chunks(plans, inputs),
+        10 * _contend_for_queues(plans, inputs),
         8 * (plans.etp > 1),
         6 * ((plans.tp > 1) & (plans.sp == 0) & inputs.runtime.plans.sequence_parallel),
         4 * ~np.isin(plans.schedule, USUAL),
@@ -150,6 +154,13 @@ def _spells_chunks(plans: Plans, inputs: Inputs) -> BoolColumn:
     left = (plans.pp > 1) & uneven & leaves_split(plans) & (inputs.runtime.pipeline.stage_split == "outer_fewer")
     spelled: BoolColumn = (plans.chunk_layers > 0) | left
     return spelled
+
+
+def _contend_for_queues(plans: Plans, inputs: Inputs) -> BoolColumn:
+    """Whether sharded gradients or weights stand beside tensor or context parallelism that wants one hardware queue."""
+    ordered = inputs.runtime.communication.orders_by_one_queue and (generation(inputs) < FREE_OF_QUEUES)
+    contend: BoolColumn = ordered & (plans.zero > 1) & ((plans.tp > 1) | (plans.cp > 1))
+    return contend
 
 
 def share_of_ties(inputs: Inputs, published: bool = True) -> float:

@@ -18,7 +18,7 @@ def expert_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
     yield from _experts(model, job, runtime)
     yield from _fused_products(model, job, runtime)
     if job.mtp_layers and not runtime.plans.multi_token_prediction:
-        what = f"is {job.mtp_layers}, but {runtime.id} trains no layers of multi-token prediction"
+        what = f"is {job.mtp_layers}, but layers of multi-token prediction are not modelled for {runtime.id}"
         yield Fault("job.mtp_layers", f"{what}; leave it out")
 
 

@@ -33,6 +33,11 @@ class Communication(Spec):
     sums_shared_input_once: bool
     """Tensor parallelism without sequence parallelism sums the gradient of an input that several products share in one
     all-reduce, not in one for each."""
+    orders_by_one_queue: bool
+    """Before compute capability 10, tensor and context parallelism want one hardware queue of kernels
+    (CUDA_DEVICE_MAX_CONNECTIONS=1), and sharded gradients and weights want several."""
+    hides_beside_latent_attention: bool
+    """Collectives of tensor parallelism overlap in models with latent attention too."""
     hides_all_reduces: bool
     """What `overlap.tensor_parallel` says holds without sequence parallelism too, where ranks all-reduce; else of its
     all-gathers and reduce-scatters alone."""
