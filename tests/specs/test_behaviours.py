@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.errors import InvalidSpec
 from meshwright.specs import catalog
-from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.behaviours import position_of, with_behaviours
 from meshwright.specs.runtime import read_runtime
 
 
@@ -141,3 +141,9 @@ def test_a_release_changes_single_values_of_a_switch() -> None:
     assert family.items() <= own.items()
     differ = {"cross_entropy", "rotary_copies", "checkpoint_stops_early", "indexed_rows"}
     assert {key for key in own if own[key] != old[key]} == differ
+
+
+def test_runtimes_stand_at_a_position_of_their_compiler() -> None:
+    for name in catalog.names("runtimes"):
+        runtime = read_runtime(name)
+        assert "compiled" not in runtime.switches or position_of(runtime, "compiled")
