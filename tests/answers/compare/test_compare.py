@@ -87,6 +87,18 @@ def test_training_is_what_its_tokens_take() -> None:
     assert second["speed"] == pytest.approx(first["best"]["step_time_s"] / second["best"]["step_time_s"])
 
 
+def test_a_cluster_has_the_faster_setup_of_its_plan_and_what_training_takes_with_it() -> None:
+    words = ("--seq-len", "4096", "--global-batch", "512")
+    trained = ("--tokens", "1T", "--price", "2x8:h100=2", "--price", "2x8:h200=3")
+    answer = asked("compare", "qwen3-30b-a3b", "2x8:h100", "2x8:h200", *words, *trained)
+    clusters = answered("qwen3-30b-a3b", "2x8:h100", "2x8:h200", *words, *trained)["clusters"]
+    for entry, cluster in zip(clusters, ("2x8:h100", "2x8:h200"), strict=True):
+        alone = asked("plan", "qwen3-30b-a3b", cluster, *words, "--json").document["switched_plan"]
+        assert entry["switched_plan"] == alone
+        days = 1e12 / (512 * 4096) * alone["step_time_s"] / 86400
+        assert f"1T tokens take {days:,.1f} days" in " ".join(answer.out.split())
+
+
 def test_a_cluster_without_a_price_has_no_cost() -> None:
     first, second = answered(*CLUSTERS, "--tokens", "1B", "--price", "h100=3")["clusters"]
     assert first["training"]["cost"] is None

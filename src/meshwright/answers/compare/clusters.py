@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from meshwright.answers.compare.premises import Contradiction, cluster_premise
 from meshwright.answers.compare.training import Deadline, Training, deadline_of, training_of
+from meshwright.answers.plans.switched_plan import SwitchedPlan, switched_plan
 from meshwright.answers.step_parts import from_peak
 from meshwright.answers.unfit.nothing_fits import error_document, nothing_fits_or_stopped
 from meshwright.cost.estimate import Estimate
@@ -48,6 +49,8 @@ class ClusterRow:
     """Of the best plan."""
     constraint_costs: tuple[ConstraintCost, ...] = ()
     """What the best plan pays for the constraints of the question."""
+    switched: SwitchedPlan | None = None
+    """The best plan with other switches of the runtime, where that is faster."""
     training: Training | None = None
     deadline: Deadline | None = None
 
@@ -139,10 +142,11 @@ def _row(wishes: Wishes, asked: tuple[Cluster, Inputs | InvalidInput], progress:
         return ClusterRow(cluster, question, refusal=refusal)
     best, price, days = result.best[0] if result.best else None, wishes.prices.get(cluster.name), wishes.deadline_days
     costs: tuple[ConstraintCost, ...] = ()
-    deadline = None
+    switched, deadline = None, None
     if best:
         with suppress(Stopped):
             costs = constraint_costs(result, progress)
+            switched = switched_plan(result, progress)
             deadline = deadline_of(best, question, days, price, progress) if days else None
     return ClusterRow(
         cluster=cluster,
@@ -152,6 +156,7 @@ def _row(wishes: Wishes, asked: tuple[Cluster, Inputs | InvalidInput], progress:
         contradiction=None if best else cluster_premise(question),
         limiting=limiting_part(best, question) if best else None,
         constraint_costs=costs,
+        switched=switched,
         training=training_of(best, question, price) if best else None,
         deadline=deadline,
     )

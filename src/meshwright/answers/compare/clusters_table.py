@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.compare.attributed import attributed
 from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
 from meshwright.answers.compare.one_plan_table import one_plan_entry, one_plan_section
-from meshwright.answers.compare.training import Deadline, Outlook, Training, days_interval, deadline_entry
+from meshwright.answers.compare.training import (
+    Deadline,
+    Outlook,
+    Training,
+    days_interval,
+    deadline_entry,
+    training_line,
+    training_on,
+)
 from meshwright.answers.document.blocks import Block, Heading, Lines, Table, Toned
 from meshwright.answers.experts.routing import routing_lines
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.plans.constraint_lines import constraint_lines, constraints_entry
+from meshwright.answers.plans.switched_plan import switched_entry, switched_lines
 from meshwright.answers.plans.ties import fastest_lines, unpublished_lines
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import assumption_list, headline, links, model_words, verdict_cell, without_plan
@@ -43,6 +52,7 @@ def clusters_document(comparison: ClusterComparison) -> dict[str, Any]:
             "tokens_per_s": row.tokens_per_s,
             "limiting": row.limiting,
             **(constraints_entry(row.result, row.constraint_costs) if row.best and row.result else {}),
+            **switched_entry(row.switched),
             "speed": comparison.speed(row),
             "training": row.training,
             "deadline": deadline_entry(row.deadline) if row.deadline else None,
@@ -64,7 +74,7 @@ def clusters_screen(comparison: ClusterComparison) -> tuple[Block, ...]:
     return (
         _question(comparison),
         _speeds(comparison),
-        *_plans(rows),
+        *_plans(rows, comparison.wishes.prices),
         *_training(comparison),
         *one_plan_section(comparison),
         *without_plan([f"{row.cluster.name}: {row.refused}" for row in rows if row.refused]),
@@ -102,8 +112,11 @@ def _speeds(comparison: ClusterComparison) -> Table:
     return Table(columns, tuple(rows), "lrrrrwr")
 
 
-def _plans(rows: Iterable[ClusterRow]) -> Iterator[Lines]:
-    """The best plan of each cluster, its links, and what its step waits for most."""
+def _plans(rows: Iterable[ClusterRow], prices: Mapping[str, float]) -> Iterator[Lines]:
+    """The best plan of each cluster, its links, what its step waits for most, and a faster setup.
+
+    prices: of an accelerator-hour, by the name of the cluster.
+    """
     for row in rows:
         if row.best and row.limiting:
             part, seconds = row.limiting
@@ -116,8 +129,22 @@ def _plans(rows: Iterable[ClusterRow]) -> Iterator[Lines]:
                     *(routing_lines(row.best, row.inputs) if row.inputs else ()),
                     *(unpublished_lines(row.best, row.inputs) if row.inputs else ()),
                     *(constraint_lines(row.result, row.constraint_costs) if row.result else ()),
+                    *_faster_setup(row, row.best, prices.get(row.cluster.name)),
                 )
             )
+
+
+def _faster_setup(row: ClusterRow, best: Estimate, price: float | None) -> list[str]:
+    """The plan with other switches, and what training takes with it; nothing where there is none."""
+    lines = switched_lines(row.switched, best)
+    if not lines or not row.switched or not row.inputs or not row.inputs.job.tokens:
+        return lines
+    return [
+        *lines,
+        training_line(
+            training_on(row.inputs.job.tokens, row.switched.estimate, row.inputs, price), row.inputs.job.tokens, price
+        ),
+    ]
 
 
 def _training(comparison: ClusterComparison) -> tuple[Block, ...]:
