@@ -300,7 +300,7 @@ def test_behaviours_apply_to_every_runtime_that_has_them() -> None:
     assert {"torchtitan", "accelerate", "pytorch-fsdp1"} <= {
         name for name, answer in runtimes.items() if "plans" in answer
     }
-    assert "not among cross_entropies: unfused, fused" in runtimes["megatron-core"]["refused"]
+    assert "not among cross_entropies: unfused, native, fused" in runtimes["megatron-core"]["refused"]
     assert all(each["inputs"]["runtime"]["replaced"] for each in runtimes.values() if "plans" in each)
     screen = " ".join(asked("plan", *LLAMA, *question).out.split())
     assert "not among cross_entropies" in screen
@@ -366,7 +366,7 @@ def test_a_change_asked_for_by_itself_costs_what_the_table_says() -> None:
         "sp on -> off": ["--no-sp"],
         "precision bf16 -> fp8": ["--precision", "fp8"],
         "gradients fp32 -> half": ["--gradients", "half"],
-        "cross_entropy unfused -> fused": ["--with", "cross_entropy=fused"],
+        "cross_entropy unfused -> native": ["--with", "cross_entropy=native"],
         "overlap.data_parallel 0.9 -> 0": ["--with", "overlap.data_parallel=0"],
     }.items():
         alone = planned("explain", *LLAMA, "--tp", "4", *options)["plans"][0]

@@ -232,8 +232,10 @@ def test_a_variable_that_the_script_does_not_read_is_named(tmp_path: Path) -> No
 
 
 def test_settings_switch_the_runtime(tmp_path: Path) -> None:
-    fused = imported(tmp_path, "a.sh", f"torchrun t.py {MODEL} {BATCH} --cross-entropy-loss-fusion").inputs.runtime
-    assert fused.kernels.cross_entropy == "fused"
+    for options, loss in (("", "native"), ("--cross-entropy-fusion-impl te", "fused")):
+        words = f"torchrun t.py {MODEL} {BATCH} --cross-entropy-loss-fusion {options}"
+        fused = imported(tmp_path, "a.sh", words).inputs.runtime
+        assert fused.kernels.cross_entropy == loss
     assert fused.overlap.data_parallel == 0
     overlapped = imported(tmp_path, "a.sh", f"torchrun t.py {MODEL} {BATCH} --overlap-grad-reduce").inputs.runtime
     assert overlapped.overlap.data_parallel > 0

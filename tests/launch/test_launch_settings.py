@@ -36,7 +36,7 @@ VOLTA = question(llama_8b(), "8x8:v100", global_batch=256, precision="fp16")
 NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
 DELAYED = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-delayed"))
 LATENT = LLAMA.replace(model=latent())
-FUSED = LLAMA.replace(runtime=LLAMA.runtime.replace(cross_entropy="fused"))
+NATIVE = LLAMA.replace(runtime=LLAMA.runtime.replace(cross_entropy="native"))
 DETERMINISTIC = LLAMA.replace(runtime=LLAMA.runtime.replace(deterministic="filled"))
 FP16 = LLAMA.replace(job=LLAMA.job.replace(precision="fp16"))
 FP16_HALF = FP16.replace(job=FP16.job.replace(gradients="half"))
@@ -45,6 +45,7 @@ UNTRAINED = PREDICTED.replace(job=LLAMA.job.replace(mtp_layers=0))
 TWICE = with_experts(PREDICTED.replace(job=LLAMA.job.replace(mtp_layers=2)), 64)
 ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
 BRIDGE = question(llama_8b(), "8x8:b200", "megatron-bridge", precision="mxfp8")
+BRIDGE_NATIVE = BRIDGE.replace(runtime=BRIDGE.runtime.replace(cross_entropy="native"))
 QUANTISED_EXPERTS = with_experts(BRIDGE, 64)
 FUSED_EXPERTS = QUANTISED_EXPERTS.replace(runtime=with_behaviours(BRIDGE.runtime, ["fused_experts=on"]))
 NARROW_STATES = LLAMA.replace(runtime=LLAMA.runtime.replace(moment_bytes=2))
@@ -241,7 +242,8 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ),
     ("latent_attention", (LATENT, {}), (LLAMA, {}), "--multi-latent-attention and no --group-query-attention"),
     ("deterministic", (DETERMINISTIC, {}), (LLAMA, {}), "--deterministic-mode: kernels add up in a fixed order"),
-    ("fused_cross_entropy", (FUSED, {}), (LLAMA, {}), "--cross-entropy-fusion-impl native"),
+    ("fused_cross_entropy", (BRIDGE, {}), (BRIDGE_NATIVE, {}), "model.cross_entropy_fusion_impl te"),
+    ("native_cross_entropy", (NATIVE, {}), (LLAMA, {}), "--cross-entropy-fusion-impl native"),
     ("quantised_weights", (BRIDGE, {}), (EIGHT_BITS, {}), "--fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag: "),
     (
         "narrow_optimizer_states",

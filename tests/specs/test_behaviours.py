@@ -56,7 +56,7 @@ def test_a_table_of_named_entries_takes_a_new_one() -> None:
         ("overlap=0.7", "overlap", "must be a table"),
         ("overlap={expert=0.5}", "overlap.context", "is missing"),
         ("dispatcher.kind=fused", "communication.dispatcher.kind", "dispatcher is all_to_all, which holds no 'kind'"),
-        ("cross_entropy=chunked", "kernels.cross_entropy", "is not among cross_entropies: unfused, fused"),
+        ("cross_entropy=chunked", "kernels.cross_entropy", "is not among cross_entropies: unfused, native, fused"),
         ("plans.zero_stages=[7]", "plans.zero_stages[0]", "given: 7"),
         ("rules=[]", "rules", "is no behaviour"),
         ("version=2", "version", "is no behaviour"),

@@ -128,7 +128,7 @@ def test_experts_are_planned_for_where_the_runtime_has_them(name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"cross_entropy": "nope"}, "'nope' is not among cross_entropies: unfused, fused"),
+        ({"cross_entropy": "nope"}, "'nope' is not among cross_entropies: unfused, native, fused"),
         ({"rank_order": ("tp", "tp")}, "must hold each of tp, cp, ep, dp, pp once"),
         ({"zero_stages": ()}, "zero_stages"),
         ({"weights": "full"}, r"\[0, 1, 2, 3\] must be of \[0, 2, 3\] where weights is full"),

@@ -192,6 +192,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "experts_per_domain": min(plan.ep, inputs.cluster.levels[0].size),
         "flex_backend": "hybridep" if hybrid else "deepep",
         "fused_cross_entropy": runtime.kernels.cross_entropy == "fused",
+        "native_cross_entropy": runtime.kernels.cross_entropy == "native",
         "global_batch": job.global_batch,
         "gradient_bucket": runtime.sharding.gradient_bucket,
         "gradients_in_fp32": inputs.gradient_bytes == 4,

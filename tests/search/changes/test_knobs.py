@@ -114,7 +114,7 @@ def test_what_is_safe_stands_first_and_the_fastest_first_of_these(name: str) -> 
         ("70b interleaved", "precision fp16 -> fp8"),
         ("70b interleaved", "gradients half -> fp32"),
         ("70b interleaved", "overlap.data_parallel 0.9 -> 0"),
-        ("70b interleaved", "cross_entropy unfused -> fused"),
+        ("70b interleaved", "cross_entropy unfused -> native"),
         ("70b interleaved", "network x2"),
         ("70b interleaved", "nodes 8 -> 16, dp 2 -> 4"),
         ("long context", "exchange ring -> all_gather"),
