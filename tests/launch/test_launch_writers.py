@@ -22,6 +22,7 @@ from meshwright.launch.export import export, nearest_spelled
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.catalog import names
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
 from strategies import legal_plans, question
@@ -137,6 +138,27 @@ def test_a_recipe_assigns_the_fields_of_megatron_bridge() -> None:
     assigned = {ast.unparse(each.targets[0]): ast.unparse(each.value) for each in ast.walk(module) if _assigns(each)}
     assert assigned["cfg.dataset.seq_length"] == str(asked(name).job.sequence_length)
     assert assigned["cfg.mixed_precision.grad_reduce_in_fp32"] == "False"
+
+
+@pytest.mark.parametrize(("name", "zero", "least"), [("megatron-bridge", 1, 40), ("torchtitan", 3, 10)])
+def test_a_recipe_of_every_model_of_the_catalogue_is_python(name: str, zero: int, least: int) -> None:
+    written = 0
+    for model in names("models"):
+        inputs = question(read_model(model), "1x8:h100", name, sequence_length=1024, global_batch=64, precision="bf16")
+        with contextlib.suppress(InvalidSpec):
+            plan = Plan(dp=8, zero=zero, num_microbatches=8)
+            recipe = launch_files(plan, inputs, name).files["meshwright_plan.py"]
+            compile(recipe, f"{model}.py", "exec")
+            written += 1
+    assert written >= least
+
+
+def test_a_recipe_asks_for_nothing_that_it_says() -> None:
+    inputs = question(
+        read_model("deepseek-v3"), "1x8:h100", "megatron-bridge", global_batch=64, sequence_length=1024, mtp_layers=0
+    )
+    script = launch_files(Plan(dp=8, zero=1, num_microbatches=8), inputs, "megatron-bridge").files["train.sh"]
+    assert not {"ROPE_TYPE", "ROTARY_SCALING_FACTOR"} & {*re.findall(r"\$\{(\w+):?\?", script)}
 
 
 def _recipe_of(model: str, plan: Plan, *behaviours: str) -> dict[str, str]:

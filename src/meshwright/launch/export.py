@@ -47,11 +47,12 @@ class Launch:
     @property
     def to_fill(self) -> dict[str, str]:
         """What the user has to say, with what belongs there: what neither settings nor the model's config.json do."""
-        facts, asked_when = facts_of(self.plan, self.inputs), self.table.asked_when
+        facts, table, settings = facts_of(self.plan, self.inputs), self.table, self.settings.keys()
         return {
             key: what
-            for key, what in self.table.to_fill.items()
-            if key not in self.settings and all(holds(each, facts) for each in asked_when.get(key, ()))
+            for key, what in table.to_fill.items()
+            if settings.isdisjoint({key, *table.answered_by.get(key, ())})
+            and all(holds(each, facts) for each in table.asked_when.get(key, ()))
         }
 
     @property

@@ -157,8 +157,6 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
         "own_head_size": own_size,
         "padded_vocabulary": -(-model.vocab_size // (multiple * plan.tp)) * multiple * plan.tp,
         "read_from_config": was_read(model),
-        "says_norm_epsilon": "norm_eps" in model.config_values,
-        "says_rotary_base": "rope_theta" in model.config_values,
         "shared_expert": any(each.shared_ffn_size for each in model.mixtures),
         "splits_logits": plan.tp > 1 and int(rows.logits) < model.vocab_size,
         "some_windows": any(windows) and not all(windows),

@@ -163,6 +163,8 @@ class LaunchTable(Spec):
     """Settings that nobody but the user knows, with what belongs there."""
     asked_when: dict[str, tuple[str, ...]] = {}
     """Of those that not every plan asks for: the conditions, by their names in `facts`, under which it does."""
+    answered_by: dict[str, tuple[str, ...]] = {}
+    """Of those, the settings of which each says it too."""
     unpriced: dict[str, str] = {}
     """Settings that change memory or time and are not priced, with what they change."""
     as_priced: dict[str, Value] = {}
