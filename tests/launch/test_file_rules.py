@@ -34,6 +34,7 @@ EXPERTS = (
     "--num-experts 16 --moe-router-topk 2 --moe-ffn-hidden-size 4096 --expert-model-parallel-size 2 "
     "--expert-tensor-parallel-size 1 --moe-token-dispatcher-type"
 )
+SHARDED = "--bf16 --use-megatron-fsdp --ckpt-format fsdp_dtensor --init-model-with-meta-device"
 CHUNKS = "--num-virtual-stages-per-pipeline-rank"
 LAYOUT = "--pipeline-model-parallel-layout 'Et*20|t*20|t*20|t*20L'"
 PLAIN = "--sequence-parallel\n  --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"
@@ -152,6 +153,20 @@ MEGATRON = [
         "--ckpt-format fsdp_dtensor",
     ),
     ("checkpoints_of_shards", "--bf16", "--bf16 --ckpt-format fsdp_dtensor", "line 13: ", "--ckpt-format torch_dist"),
+    (
+        "meta_device_of_shards",
+        "export CUDA_DEVICE_MAX_CONNECTIONS=1|--bf16",
+        f"|{SHARDED} --data-parallel-sharding-strategy no_shard",
+        "line 13: ",
+        "leave out --init-model-with-meta-device",
+    ),
+    (
+        "meta_device_of_gates",
+        "export CUDA_DEVICE_MAX_CONNECTIONS=1|--bf16",
+        f"|{SHARDED} {EXPERTS} alltoall --moe-shared-expert-intermediate-size 4096 --moe-shared-expert-gate",
+        "line 13: ",
+        "leave out --init-model-with-meta-device",
+    ),
     (
         "torch_fsdp_degrees",
         f"CONNECTIONS=1|--tensor-model-parallel-size 8|{PLAIN}",

@@ -26,6 +26,7 @@ from strategies import dense_model, latent, llama_8b, question, with_experts
 
 LLAMA = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")
 EXPERTS = with_experts(LLAMA, 64)
+GATED = question(read_model("qwen1.5-moe-a2.7b"), "8x8:h100")
 UNFUSED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["permute_fusion=off"]))
 OVERLAPPED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["overlap.expert=0.66"]))
 HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
@@ -93,6 +94,12 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (LLAMA, {"dp": 8, "zero": 2}),
         (LLAMA, {"zero": 1}),
         "--ckpt-format fsdp_dtensor and no --use-tp-pp-dp-",
+    ),
+    (
+        "meta_device",
+        (LLAMA, {"dp": 8, "zero": 2}),
+        (GATED, {"dp": 8, "zero": 2}),
+        "--init-model-with-meta-device: a rank",
     ),
     (
         "sharded_weights",

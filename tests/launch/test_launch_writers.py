@@ -19,6 +19,7 @@ import yaml
 from meshwright.answers.launch.files import framework_of, launch_files
 from meshwright.errors import IllegalPlan, InvalidSpec
 from meshwright.launch.export import export, nearest_spelled
+from meshwright.launch.table import launch_table
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
@@ -189,6 +190,18 @@ def test_a_recipe_sets_what_providers_of_megatron_bridge_leave_out() -> None:
 @pytest.mark.parametrize(("model", "fused"), [("gpt-oss-20b", "True"), ("gpt2", "False")])
 def test_a_recipe_fuses_biases_and_activation_where_megatron_core_can(model: str, fused: str) -> None:
     assert _recipe_of(model, Plan(dp=8, zero=1, num_microbatches=8))["bias_activation_fusion"] == fused
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("megatron-lm", "--init-model-with-meta-device"), ("megatron-bridge", "init_model_with_meta_device=True,")],
+)
+def test_sharded_models_are_made_in_shards(name: str, said: str) -> None:
+    """Megatron-LM d98e8a64ddf3 training.py L2420-2466 else moves the whole model to every accelerator first."""
+    inputs = question(LLAMA, "1x8:h100", launch_table(name).runtimes[0], global_batch=64)
+    for zero, written in ((1, False), (2, True), (3, True)):
+        files = launch_files(Plan(dp=8, zero=zero, num_microbatches=8), inputs, name).files
+        assert (said in "".join(files.values())) is written
 
 
 def test_the_precision_aware_optimizer_comes_with_the_distributed_one() -> None:

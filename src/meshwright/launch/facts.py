@@ -158,6 +158,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
         "padded_vocabulary": -(-model.vocab_size // (multiple * plan.tp)) * multiple * plan.tp,
         "read_from_config": was_read(model),
         "shared_expert": any(each.shared_ffn_size for each in model.mixtures),
+        "shared_gate": any(each.shared_gate for each in model.mixtures),
         "splits_logits": plan.tp > 1 and int(rows.logits) < model.vocab_size,
         "some_windows": any(windows) and not all(windows),
         "windows": any(windows),
