@@ -30,6 +30,14 @@ def test_only_plans_that_the_framework_overlaps_hide_exchanges() -> None:
     assert not any(overlaps_micro_batches(Plan(dp=8, **fields), inputs, kind) for fields in exposes)
 
 
+def test_a_gathering_dispatcher_hides_nothing_beside_another_micro_batch() -> None:
+    """transformer_config.py L3016 of Megatron-LM d98e8a64: overlap_moe_expert_parallel_comm takes alltoall and flex."""
+    plan, gathered = Plan(dp=8, ep=8, num_microbatches=128), "dispatcher=all_gather"
+    usual, without = (_asked("megatron-bridge", gathered, *off) for off in ([], ["expert_overlap=off"]))
+    assert not overlaps_micro_batches(plan, usual, MODEL.layer_kinds[0])
+    assert estimate_each([plan], usual)[0].step_time_s == estimate_each([plan], without)[0].step_time_s
+
+
 def test_stages_of_one_chunk_are_priced_without_it() -> None:
     """The pipeline is part of the shape of a micro-batch where it says whether exchanges overlap."""
     plans = [Plan(pp=2, vpp=vpp, dp=8, ep=8, num_microbatches=128) for vpp in (1, 2)]

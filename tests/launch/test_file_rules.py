@@ -69,6 +69,7 @@ def config():
     cfg.mixed_precision = "bf16_mixed"
     return cfg
 """
+OVERLAPPED = "cfg.comm_overlap.overlap_moe_expert_parallel_comm = True\n    return cfg"
 OF_BRIDGE = [
     (
         "parallel_size=5",
@@ -78,6 +79,12 @@ OF_BRIDGE = [
     ),
     ("parallel_size=5", "parallel_size=3", "layers_per_virtual_stage", "virtual_pipeline_model_parallel_size 2 or"),
     ("seq_length = 8192", "seq_length = 4096", "sequence_lengths", "nearest: dataset.seq_length 8192"),
+    (
+        "return cfg",
+        f"{OVERLAPPED}|num_layers=80, num_moe_experts=16, moe_token_dispatcher_type='allgather'",
+        "expert_overlap",
+        "leave out comm_overlap.overlap_moe_expert_parallel_comm",
+    ),
     (
         "pipeline_model_parallel_size=4, virtual_pipeline_model_parallel_size=5",
         "context_parallel_size=2, window_size=(8191, 0)",

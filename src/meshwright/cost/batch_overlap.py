@@ -18,14 +18,15 @@ _BOTH_WAYS = true_by_code(lambda record: record.placement == "both-ways")
 def overlap_share(inputs: Inputs) -> Floats:
     """Share of the opposite pass that hides the exchanges of experts, by the runtime's dispatcher; 0: none.
 
-    Returns a share. Source: the runtime's section [overlap].
+    Returns a share. Source: the runtime's section [overlap]; NVIDIA/Megatron-LM@d98e8a64ddf3 core/transformer/
+    transformer_config.py L3016: alltoall and flex alone, no all-gather.
 
     >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> overlap_share(MIXTRAL)
     0.0
     """
     overlap, dispatcher = inputs.runtime.overlap, inputs.runtime.communication.dispatcher
-    return overlap.fused_expert if dispatcher == "fused" else overlap.expert
+    return {"fused": overlap.fused_expert, "all_to_all": overlap.expert}.get(dispatcher, 0.0)
 
 
 def overlaps_micro_batches(plan: Layout, inputs: Inputs, kind: LayerKind) -> Bools:
