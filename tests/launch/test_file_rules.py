@@ -35,6 +35,9 @@ EXPERTS = (
     "--expert-tensor-parallel-size 1 --moe-token-dispatcher-type"
 )
 SHARDED = "--bf16 --use-megatron-fsdp --ckpt-format fsdp_dtensor --init-model-with-meta-device"
+GRAPH = "--cuda-graph-impl full_iteration"
+GRAPHS = "--cuda-graph-impl transformer_engine --cuda-graph-modules"
+FULL = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
 CHUNKS = "--num-virtual-stages-per-pipeline-rank"
 LAYOUT = "--pipeline-model-parallel-layout 'Et*20|t*20|t*20|t*20L'"
 PLAIN = "--sequence-parallel\n  --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"
@@ -70,6 +73,12 @@ def config():
     return cfg
 """
 OVERLAPPED = "cfg.comm_overlap.overlap_moe_expert_parallel_comm = True\n    return cfg"
+UNCHECKED, CHECKED = (
+    f"cfg.rerun_state_machine.check_for_nan_in_loss = {each}\n    return cfg" for each in (False, True)
+)
+RECOMPUTED = "recompute_granularity='full', recompute_method='uniform', recompute_num_layers=1"
+EXPERTS_AGAIN = "num_moe_experts=16, recompute_granularity='selective', recompute_modules=['moe']"
+SHARDED_OVERLAP = f"cfg.ddp.use_megatron_fsdp = True\n    {OVERLAPPED}"
 OF_BRIDGE = [
     (
         "parallel_size=5",
@@ -83,6 +92,36 @@ OF_BRIDGE = [
         "return cfg",
         f"{OVERLAPPED}|num_layers=80, num_moe_experts=16, moe_token_dispatcher_type='allgather'",
         "expert_overlap",
+        "leave out comm_overlap.overlap_moe_expert_parallel_comm",
+    ),
+    (
+        "return cfg",
+        f"{UNCHECKED}|num_layers=80, num_moe_experts=16, cuda_graph_impl='full_iteration'",
+        "graph_of_fixed_sizes",
+        "--expert-capacity with padding",
+    ),
+    (
+        "return cfg",
+        f"{CHECKED}|num_layers=80, cuda_graph_impl='full_iteration'",
+        "graph_without_checks",
+        "check_for_nan_in_loss False",
+    ),
+    (
+        "num_layers=80",
+        f"num_layers=80, {RECOMPUTED}, cuda_graph_impl='transformer_engine', cuda_graph_scope=['attn']",
+        "graphs_of_recomputed_layers",
+        "model.cuda_graph_impl full_iteration",
+    ),
+    (
+        "num_layers=80",
+        f"num_layers=80, {EXPERTS_AGAIN}, cuda_graph_impl='transformer_engine', cuda_graph_scope=['moe_router']",
+        "graphs_of_recomputed_experts",
+        "model.cuda_graph_scope attn",
+    ),
+    (
+        "return cfg",
+        f"{SHARDED_OVERLAP}|num_layers=80, cuda_graph_impl='transformer_engine', cuda_graph_scope=['attn']",
+        "graphs_of_shards",
         "leave out comm_overlap.overlap_moe_expert_parallel_comm",
     ),
     (
@@ -160,6 +199,49 @@ MEGATRON = [
         "--ckpt-format fsdp_dtensor",
     ),
     ("checkpoints_of_shards", "--bf16", "--bf16 --ckpt-format fsdp_dtensor", "line 13: ", "--ckpt-format torch_dist"),
+    (
+        "graph_of_fixed_sizes",
+        "--bf16",
+        f"--bf16 {GRAPH} --no-check-for-nan-in-loss-and-grad {EXPERTS} alltoall",
+        "line 13: ",
+        "--expert-capacity with padding",
+    ),
+    ("graph_without_checks", "--bf16", f"--bf16 {GRAPH}", "line 13: ", "add --no-check-for-nan-in-loss-and-grad"),
+    (
+        "graph_without_modules",
+        "--bf16",
+        f"--bf16 {GRAPH} --no-check-for-nan-in-loss-and-grad --cuda-graph-modules attn",
+        "line 13: ",
+        "leave out --cuda-graph-modules",
+    ),
+    (
+        "graphs_of_recomputed_layers",
+        "--bf16",
+        f"--bf16 {GRAPHS} attn {FULL}",
+        "line 13: ",
+        "--cuda-graph-impl full_iteration",
+    ),
+    (
+        "graphs_of_recomputed_experts",
+        "--bf16",
+        f"--bf16 {GRAPHS} attn moe_router {EXPERTS} alltoall --recompute-granularity selective --recompute-modules moe",
+        "line 13: ",
+        "--cuda-graph-modules attn",
+    ),
+    (
+        "graphs_of_shards",
+        "export CUDA_DEVICE_MAX_CONNECTIONS=1|--bf16",
+        f"|{SHARDED} {GRAPHS} attn {EXPERTS} alltoall --overlap-moe-expert-parallel-comm {CHUNKS} 2",
+        "line 13: ",
+        "leave out --overlap-moe-expert-parallel-comm",
+    ),
+    (
+        "graphs_beside_expandable_segments",
+        "CONNECTIONS=1|--bf16",
+        f"CONNECTIONS=1 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True NCCL_GRAPH_REGISTER=1|--bf16 {GRAPHS} attn",
+        "lines 2, 13: ",
+        "NCCL_GRAPH_REGISTER=0",
+    ),
     (
         "meta_device_of_shards",
         "export CUDA_DEVICE_MAX_CONNECTIONS=1|--bf16",

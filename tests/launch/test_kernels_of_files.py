@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from commands import asked
-from meshwright.answers.launch.files import launch_files
+from launch_examples import BATCH, MODEL
+from meshwright.answers.launch.files import framework_of, launch_files
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
 from meshwright.launch.imports.question import Given, question_of_file
@@ -21,6 +22,7 @@ from meshwright.specs.runtime import read_runtime
 from strategies import question
 
 PLAN = Plan(dp=8, zero=3, num_microbatches=8)
+ONE = Plan(dp=8, zero=1, num_microbatches=8)
 LOSSES = ["chunked_compiled", "compiled", "chunked", "eager"]
 
 
@@ -38,6 +40,9 @@ def _asked(runtime: str, *behaviours: str) -> Inputs:
         ("deepspeed", "elementwise=eager", "element-wise kernels eager, and would run transformers"),
         ("torchtitan", "cross_entropy=fused", "the cross-entropy fused, and would run eager, compiled, chunked or"),
         ("megatron-bridge", "cross_entropy=unfused", "the cross-entropy unfused, and would run fused"),
+        ("megatron-core", "host.graphs=router", "CUDA graphs: router, and would run none, parts or iteration"),
+        ("torchtitan", "host.graphs=iteration", "CUDA graphs: iteration, and would run none"),
+        ("nanotron", "host.graphs=parts", "CUDA graphs: parts, and would run none"),
     ],
 )
 def test_kernels_that_files_cannot_ask_for_are_refused(runtime: str, change: str, instead: str) -> None:
@@ -55,6 +60,59 @@ def test_torchtitan_compiles_what_is_priced_as_compiled(model: str, loss: str, t
         (folder / name).write_text(text, "utf-8")
     read = question_of_file(folder, Given(cluster="1x8:h100")).inputs.runtime.kernels
     assert (read.cross_entropy, read.elementwise) == (loss, inputs.runtime.kernels.elementwise)
+
+
+@pytest.mark.parametrize("runtime", ["megatron-core", "megatron-bridge"])
+@pytest.mark.parametrize(
+    ("model", "graphs"),
+    [
+        ("llama-3.1-8b", "parts"),
+        ("llama-3.1-8b", "iteration"),
+        ("qwen3-30b-a3b", "router"),
+        ("qwen3-30b-a3b", "parts"),
+    ],
+)
+def test_graphs_that_are_priced_are_written_and_read(runtime: str, model: str, graphs: str, tmp_path: Path) -> None:
+    inputs = question(read_model(model), "1x8:h100", runtime, global_batch=64, sequence_length=1024)
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [f"host.graphs={graphs}"]))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name, text in launch_files(ONE, inputs, framework_of(runtime)).files.items():
+        (folder / name).write_text(text, "utf-8")
+    assert "export NCCL_GRAPH_REGISTER=0\n" in (folder / "train.sh").read_text("utf-8")
+    read = question_of_file(folder, Given(cluster="1x8:h100"))
+    assert read.inputs.runtime.host.graphs == graphs
+    assert not {"--cuda-graph-impl", "--cuda-graph-modules"} & read.understood.unpriced.keys()
+    assert not [note for note in read.notes if "graph" in note]
+
+
+@pytest.mark.parametrize("name", ["megatron-lm", "megatron-bridge"])
+def test_one_graph_of_a_step_is_written_for_experts_of_fixed_sizes_alone(name: str) -> None:
+    """moe/README.md of Megatron-LM d98e8a64: dynamic shapes make layers of experts uncapturable."""
+    inputs = question(read_model("qwen3-30b-a3b"), "1x8:h100", launch_table(name).runtimes[0], global_batch=64)
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, ["host.graphs=iteration"]))
+    with pytest.raises(InvalidSpec, match=r"graph_of_fixed_sizes: .* experts of fixed sizes.*--expert-capacity"):
+        launch_files(ONE, inputs, name)
+    padded = inputs.replace(job=inputs.job.replace(expert_capacity=1.25))
+    assert "full_iteration" in "".join(launch_files(ONE, padded, name).files.values())
+
+
+@pytest.mark.parametrize("name", ["megatron-lm", "megatron-bridge"])
+def test_graphs_of_layers_are_not_written_beside_layers_that_are_computed_again(name: str) -> None:
+    inputs = question(read_model("llama-3.1-8b"), "1x8:h100", launch_table(name).runtimes[0], global_batch=64)
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, ["host.graphs=parts"]))
+    with pytest.raises(InvalidSpec, match=r"graphs_of_recomputed_layers: .*; nearest: .* full_iteration"):
+        launch_files(Plan(dp=8, zero=1, num_microbatches=8, recompute="full"), inputs, name)
+
+
+@pytest.mark.parametrize("modules", ["mlp", "attn mlp"])
+def test_graphs_that_are_not_priced_are_told(modules: str, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    words = f"{MODEL} {BATCH} --cuda-graph-impl local --cuda-graph-modules {modules}"
+    script.write_text(f"torchrun --nnodes 1 --nproc_per_node 8 pretrain_gpt.py {words}")
+    read = question_of_file(script, Given(cluster="1x8:h100"))
+    assert read.inputs.runtime.host.graphs == "none"
+    assert {"--cuda-graph-impl", "--cuda-graph-modules"} <= read.understood.unpriced.keys()
 
 
 def test_losses_that_are_offered_can_be_launched() -> None:

@@ -29,6 +29,9 @@ EXPERTS = with_experts(LLAMA, 64)
 GATED = question(read_model("qwen1.5-moe-a2.7b"), "8x8:h100")
 UNFUSED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["permute_fusion=off"]))
 OVERLAPPED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["overlap.expert=0.66"]))
+GRAPHED, PARTS_GRAPHED = (
+    LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, [f"host.graphs={each}"])) for each in ("iteration", "parts")
+)
 HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
 WIDE = LLAMA.replace(job=LLAMA.job.replace(gradients="fp32"))
 EIGHT_BITS = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-blockwise"))
@@ -100,6 +103,18 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (LLAMA, {"dp": 8, "zero": 2}),
         (GATED, {"dp": 8, "zero": 2}),
         "--init-model-with-meta-device: a rank",
+    ),
+    (
+        "graph_of_iteration",
+        (GRAPHED, {}),
+        (LLAMA, {}),
+        "--cuda-graph-impl full_iteration --te-rng-tracker --no-check-for",
+    ),
+    (
+        "graphs_of_layers",
+        (PARTS_GRAPHED, {}),
+        (GRAPHED, {}),
+        "--cuda-graph-modules attn: CUDA graphs are priced to issue",
     ),
     (
         "sharded_weights",

@@ -193,6 +193,9 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "fused_cross_entropy": runtime.kernels.cross_entropy == "fused",
         "native_cross_entropy": runtime.kernels.cross_entropy == "native",
         "global_batch": job.global_batch,
+        "graphed": _graphed(inputs),
+        "graphs_of_iteration": runtime.host.graphs == "iteration",
+        "graphs_of_layers": runtime.host.graphs in ("router", "parts"),
         "gradient_bucket": runtime.sharding.gradient_bucket,
         "gradients_in_fp32": inputs.gradient_bytes == 4,
         "expands_segments": runtime.memory.fragmentation_likely == 0,
@@ -222,6 +225,12 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "stores_quantised": inputs.stores_quantised,
         "tokens_per_rank": plan.micro_batch * job.sequence_length // plan.cp,
     }
+
+
+def _graphed(inputs: Inputs) -> str:
+    """What of a layer CUDA graphs issue, where they issue parts: attention of a dense model alone."""
+    attention = inputs.runtime.host.graphs == "parts"
+    return ("attention_and_router" if attention else "router") if inputs.model.is_moe else "attention"
 
 
 def _has_output_bias(inputs: Inputs) -> bool:

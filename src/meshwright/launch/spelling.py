@@ -89,7 +89,7 @@ def understand(settings: Settings, table: LaunchTable) -> Understood:
         if name not in fields and row.default is not None:
             value = _reckoned(row.default, fields)
             fields |= {} if value is None else {name: value}
-    known = table.keys | {key for each in table.settings for key in each.every_value} | table.to_fill.keys()
+    known = table.keys | _written_beside(settings, table) | table.to_fill.keys()
     known |= {key for key, value in table.as_priced.items() if settings.get(key) == value}
     others = {key: value for key, value in settings.items() if key not in known}
     unpriced = {key: table.unpriced[key] for key in others if key in table.unpriced}
@@ -97,6 +97,12 @@ def understand(settings: Settings, table: LaunchTable) -> Understood:
     unknown = {key: value for key, value in others.items() if key not in unpriced and key not in ignored}
     hides = any(name not in _APART for name in unread)
     return Understood(fields, unpriced, ignored, unknown, tuple(wrong), hides)
+
+
+def _written_beside(settings: Settings, table: LaunchTable) -> set[str]:
+    """Settings that are written beside the fields; those that have prices at some values alone, at these."""
+    written = [pair for each in table.settings for pair in each.every_value.items()]
+    return {key for key, value in written if key not in table.unpriced or settings.get(key) == value}
 
 
 def _written(row: Row, value: Any, fields: Fields) -> Value:

@@ -7,6 +7,7 @@ The `fields.toml` of a folder of `launch/frameworks/` is read forwards by `spell
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +17,9 @@ from meshwright.errors import UnknownName
 from meshwright.launch.framework import Setting, Value, framework_files, framework_text, launch_file
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.base import Spec
+
+Implementations = dict[Literal["cross_entropy", "elementwise", "graphs"], dict[str, tuple[str, ...]]]
+"""By the field of a runtime, implementations with the conditions under which files run them."""
 
 
 class Row(Spec):
@@ -152,8 +156,8 @@ class LaunchTable(Spec):
     carried: tuple[Carried, ...] = ()
     recipe: dict[str, tuple[str, ...]] = {}
     """Of settings that a recipe in Python has elsewhere than at `model`: the fields, some with a value of their own."""
-    kernels: dict[Literal["cross_entropy", "elementwise"], dict[str, tuple[str, ...]]] = {}
-    """Implementations that its files run, by the field of a runtime's kernels: what must hold of each in `facts`."""
+    kernels: Implementations = {}
+    """Implementations that its files run, by the field of a runtime: what must hold of each in `facts`."""
     context_attention: dict[Literal["plain", "windows", "sinks"], tuple[str, ...]] = {}
     """Of a training script that makes its models with transformers: the attention kernels that context parallelism
     takes, of models without anything special and of those with windows or sinks."""
@@ -203,6 +207,15 @@ class LaunchTable(Spec):
             return [key if value is True else f"{key} {value}"]
         targets = self.recipe_targets(key, value)
         return [target if " = " in target else f"{target} = {value!r}" for target in targets]
+
+    def as_recipe(self, settings: Mapping[str, Value]) -> dict[str, Value]:
+        """Settings as the fields of a recipe that say them, where the framework has recipes; as they are else."""
+        fields: dict[str, Value] = {}
+        for key, value in settings.items():
+            for target in self.recipe_targets(key, value) if self.recipe and key.startswith("--") else (key,):
+                name, _, words = target.partition(" = ")
+                fields[name] = {"True": True, "False": False}.get(words, words or value)
+        return fields
 
     @property
     def fields_of_recipes(self) -> frozenset[str]:

@@ -111,7 +111,8 @@ def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False
 
 def _require_accepted(launch: Launch) -> None:
     """Raise `InvalidSpec` for settings that the framework refuses beside one another."""
-    rules = demanded(launch.name, Said(launch.settings), facts_of(launch.plan, launch.inputs))
+    said = Said(launch.table.as_recipe(launch.settings))
+    rules = demanded(launch.name, said, facts_of(launch.plan, launch.inputs))
     broken = [Fault(rule.name, rule.reason) for rule in rules if not rule.kept]
     if broken:
         raise InvalidSpec(f"a launch of {launch.table.framework} ({launch.table.release}) with this plan", broken)

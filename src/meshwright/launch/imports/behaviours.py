@@ -43,11 +43,7 @@ def runtime_as_set(runtime: Runtime, table: str, settings: Settings, precision: 
         change.format(precision=precision, value=_value(settings, each))
         for each in _behaviours()
         for change in each.changes
-        if table in each.tables
-        and (not each.runtimes or runtime.framework in each.runtimes)
-        and all(_says(settings, name) for name in each.present)
-        and not any(_says(settings, name) for name in each.absent)
-        and all(_given(settings, name) is False for name in each.off)
+        if (not each.runtimes or runtime.framework in each.runtimes) and _switched(each, table, settings)
     ]
     new: list[str] = []
     for change in changes:
@@ -67,10 +63,28 @@ def switches(table: str) -> set[str]:
     return names | {f"--{name}" for name in names}
 
 
-def without_switches(understood: Understood, table: str) -> Understood:
-    """What was understood, without the table's switches among what is unknown."""
+def without_switches(understood: Understood, table: str, settings: Settings) -> Understood:
+    """What was understood, without the table's switches among what is unknown, and without settings that switch
+    something among what is not priced.
+    """
     known = switches(table)
-    return replace(understood, unknown={key: value for key, value in understood.unknown.items() if key not in known})
+    switched = [each.present for each in _behaviours() if _switched(each, table, settings)]
+    priced = {name.partition(" ")[0] for names in switched for name in names}
+    return replace(
+        understood,
+        unknown={key: value for key, value in understood.unknown.items() if key not in known},
+        unpriced={key: what for key, what in understood.unpriced.items() if key not in priced},
+    )
+
+
+def _switched(behaviour: Behaviour, table: str, settings: Settings) -> bool:
+    """Whether the settings of a file make the changes."""
+    return (
+        table in behaviour.tables
+        and all(_says(settings, name) for name in behaviour.present)
+        and not any(_says(settings, name) for name in behaviour.absent)
+        and all(_given(settings, name) is False for name in behaviour.off)
+    )
 
 
 def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings) -> list[str]:
@@ -133,9 +147,9 @@ def _same(one: Value, other: Value) -> bool:
 
 def _is_set(settings: Settings, name: str) -> bool:
     key, _, wanted = name.partition(" ")
-    return (
-        key in settings and settings[key] is not False and (not wanted or str(settings[key]).lower() == wanted.lower())
-    )
+    given = settings.get(key, False)
+    spelled = str(given), " ".join(map(str, given)) if isinstance(given, list) else ""
+    return given is not False and (not wanted or wanted.lower() in map(str.lower, spelled))
 
 
 @cache

@@ -156,7 +156,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     require_training(read)
     ranks = cluster.num_gpus if cluster else machines.ranks
     spelled = dialect.translate(Spelled(read=read, known=known, notes=notes, ranks=ranks))
-    understood = without_switches(known_to_deepspeed(understand(spelled, table), read), dialect.name)
+    understood = without_switches(known_to_deepspeed(understand(spelled, table), read), dialect.name, spelled)
     fields, used = answered(_plain(understood.fields | named), given.answers, read, table, spelled)
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)
     model = read_model(given.model) if given.model else named_model(fields, table)
