@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -251,6 +255,41 @@ def test_a_script_asks_for_what_its_model_has() -> None:
     assert not {"ROTARY_BASE", "ROPE_TYPE", "ROUTER"} & places(
         script_of("deepseek-v2-lite", DEEPSEEK | {"rope_theta": 1e4})
     )
+
+
+BALANCED = {
+    "deepseek-v3": "--moe-router-enable-expert-bias",
+    "qwen3-30b-a3b": "--moe-aux-loss-coeff 0.001",
+    "qwen3-235b-a22b": "--moe-aux-loss-coeff 0.001",
+    "mixtral-8x7b": "--moe-aux-loss-coeff 0.02",
+    "mixtral-8x22b": "--moe-aux-loss-coeff 0.001",
+}
+
+
+@pytest.mark.parametrize("name", BALANCED)
+def test_routers_of_the_catalogue_are_balanced_as_their_config_json_says(name: str) -> None:
+    inputs = question(read_model(name), "1x8:h100", global_batch=64, sequence_length=1024, mtp_layers=0)
+    script = launch_files(Plan(dp=8, zero=1, num_microbatches=8), inputs, "megatron-lm").files["train.sh"]
+    assert f"    {BALANCED[name]}\n" in script
+    assert "ROUTER" not in places(script)
+    assert "losses of the router" not in script
+
+
+def test_a_router_that_nobody_said_anything_of_is_asked_for_whatever_was_read() -> None:
+    """Its loss is off where Megatron-LM is told nothing: experts would be trained without balance."""
+    read = {"rope_theta": 1e4, "rms_norm_eps": 1e-6, "initializer_range": 0.02, "model_type": "mixtral"}
+    assert "${ROUTER:?" in script_of("mixtral-8x7b", read)
+
+
+@pytest.mark.parametrize(("said", "stops"), [("{}", True), ('{"moe_aux_loss_coeff": 0.001}', False)])
+def test_an_empty_router_stops_a_recipe(said: str, stops: bool) -> None:
+    inputs = question(read_model("gpt-oss-20b"), "1x8:h100", "megatron-bridge", global_batch=64, sequence_length=1024)
+    plan = Plan(dp=8, zero=1, num_microbatches=8, ep=8)
+    recipe = ast.parse(launch_files(plan, inputs, "megatron-bridge").files["meshwright_plan.py"])
+    (passed,) = (each.value for each in ast.walk(recipe) if isinstance(each, ast.keyword) and each.arg is None)
+    names = {"json": json, "sys": sys, "os": SimpleNamespace(environ={"ROUTER": said})}
+    with pytest.raises(SystemExit, match="ROUTER is empty") if stops else contextlib.nullcontext():
+        assert eval(ast.unparse(passed), names) == {"moe_aux_loss_coeff": 0.001}
 
 
 def script_of(name: str, config: dict[str, Any] | None = None) -> str:

@@ -24,7 +24,10 @@ AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
 BLACKWELL = 10.0
 """Compute capability from which on kernels keep their order without a single connection to the device."""
-CATALOGUED = ("max_position_embeddings", "rope")
+CATALOGUED = (
+    *("max_position_embeddings", "rope", "scoring_func", "norm_topk_prob", "topk_method", "routed_scaling_factor"),
+    *("router_aux_loss_coef", "aux_loss_alpha", "seq_aux"),
+)
 """How the names begin of values that entries of the catalogue have too."""
 LIGER_IN_PLACE = "in_place"
 """The position of the switch for Liger with its loss that keeps logits."""

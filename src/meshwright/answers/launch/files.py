@@ -202,7 +202,8 @@ def _of_the_config(launch: Launch, carried: Settings) -> list[str]:
         return [f"From the model's config.json: {', '.join(carried)}."]
     rotary = {} if model.learned_positions else POSITIONS
     missing = [name for name, key in rotary.items() if key not in model.config_values]
-    missing += ["the epsilon of norms", *(["the scores and losses of the router"] if model.is_moe else [])]
+    routed = not model.is_moe or carried.keys() & {*launch.table.answered_by.get("ROUTER", ())}
+    missing += ["the epsilon of norms", *([] if routed else ["the scores and losses of the router"])]
     said = ", ".join([*missing, "initial weights"])
     what = f"This plan's model was not read from a config.json. Take these from the config.json: {said}."
     return [what] if launch.table.carried else []

@@ -84,12 +84,12 @@ def _is_flag(key: str) -> bool:
 
 
 def _place(key: str, what: str) -> str:
-    """A flag with the variable that fills its value, or a variable that holds flags, which may be empty.
+    """A flag with the variable that fills its value, or a variable that holds flags.
 
     >>> print(_place("--data-path", "your data"), _place("ROUTER", "its flags"))
-    --data-path "${DATA_PATH:?your data}" ${ROUTER?its flags}
+    --data-path "${DATA_PATH:?your data}" ${ROUTER:?its flags}
     """
-    return f'{key} "${{{_variable(key)}:?{what}}}"' if _is_flag(key) else f"${{{key}?{what}}}"
+    return f'{key} "${{{_variable(key)}:?{what}}}"' if _is_flag(key) else f"${{{key}:?{what}}}"
 
 
 def _variable(key: str) -> str:

@@ -15,7 +15,7 @@ from meshwright.launch.spelling import Settings
 from meshwright.launch.writers.comments import commented, used_imports
 from meshwright.launch.writers.start import batch_file, start_script, torchrun
 
-STANDARD = "import json\nimport os"
+STANDARD = "import json\nimport os\nimport sys"
 IMPORTS = """\
 import torch
 from megatron.bridge.models.gpt_provider import GPTModelProvider
@@ -46,7 +46,7 @@ PLACES = {
     "NORM_EPSILON": 'layernorm_epsilon=float(os.environ["NORM_EPSILON"])',
     "ROPE_TYPE": 'rope_type=os.environ["ROPE_TYPE"]',
     "ROTARY_SCALING_FACTOR": 'rotary_scaling_factor=float(os.environ["ROTARY_SCALING_FACTOR"])',
-    "ROUTER": '**json.loads(os.environ["ROUTER"])',
+    "ROUTER": '**(json.loads(os.environ["ROUTER"]) or sys.exit("ROUTER is empty: nothing would balance the experts"))',
 }
 """What the provider is given of what a plan does not know."""
 YARN = ("--rotary-scaling-factor", "--mscale", "--mscale-all-dim")
