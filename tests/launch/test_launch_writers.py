@@ -329,6 +329,18 @@ def test_a_batch_file_speaks_of_other_ranks_and_nodes_where_there_are_some() -> 
     assert list(said.values()) == [["Ranks:", "SLURM_NODEID:", "NCCL_IB_HCA"], ["Ranks:"], []]
 
 
+@pytest.mark.parametrize(
+    ("cluster", "segment"),
+    [("64x4:gb200", "16"), ("8x4:gb200", "8"), ("19x4:gb200", None), ("1x4:gb200", None), ("4x8:h100", None)],
+)
+def test_a_batch_file_keeps_segments_of_racks_together(cluster: str, segment: str | None) -> None:
+    """64 nodes are priced as four racks of 16; 19 as one of 18 and one of 1, for which Slurm has no segments."""
+    inputs = question(LLAMA, cluster, "megatron-core", global_batch=8 * 4 * 304)
+    plan = Plan(dp=inputs.cluster.num_gpus, zero=1, num_microbatches=9728 // inputs.cluster.num_gpus)
+    job = launch_files(plan, inputs, "megatron-lm").files["job.slurm"]
+    assert re.findall(r"^#SBATCH --segment=(\d+)$", job, re.M) == ([segment] if segment else [])
+
+
 def test_files_of_accelerate_say_what_whole_models_need_on_a_host() -> None:
     files = launch_files(Plan(dp=8, zero=3, num_microbatches=8), asked("accelerate"), "accelerate").files
     assert all("Host memory: 29.9 GiB a node" in files[name] for name in ("accelerate.yaml", "train.py", "train.sh"))

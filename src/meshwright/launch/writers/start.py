@@ -24,7 +24,7 @@ command -v numactl > /dev/null || NUMA_BINDING=
 BATCH = """\
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
-#SBATCH --ntasks-per-node=1
+{segment}#SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node={ranks}
 #SBATCH --exclusive
 #SBATCH --output=%x-%j.out
@@ -75,8 +75,25 @@ def batch_file(launch: Launch, notes: Sequence[str]) -> str:
         "Submit it from its own folder: sbatch job.slurm",
         "FILL IN: partition, account and time of your site, as #SBATCH lines below.",
     ]
-    head = BATCH.format(name=slug(f"{launch.inputs.model.name}")[:40], nodes=launch.nodes, ranks=launch.ranks_per_node)
+    name, segment = slug(launch.inputs.model.name)[:40], _segment(launch)
+    head = BATCH.format(
+        name=name,
+        nodes=launch.nodes,
+        ranks=launch.ranks_per_node,
+        segment=f"#SBATCH --segment={segment}\n" if segment > 1 else "",
+    )
     return "\n".join(["#!/bin/bash", head.rstrip(), *commented(said), "", SRUN])
+
+
+def _segment(launch: Launch) -> int:
+    """Nodes that Slurm has to place in one scale-up domain, as groups of ranks are priced; 1 where each is a domain of
+    its own, or the last domain has fewer.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b scripts/performance/utils/executors.py L168-176.
+    """
+    cluster = launch.inputs.cluster
+    segment = cluster.levels[0].size // launch.ranks_per_node if cluster.accelerator.domain_spans_nodes else 1
+    return segment if segment and launch.nodes % segment == 0 else 1
 
 
 def _between_ranks(launch: Launch) -> list[str]:
