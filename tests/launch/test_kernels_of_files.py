@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from meshwright.answers.launch.files import framework_of, launch_files
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
 from meshwright.launch.imports.question import Given, question_of_file
+from meshwright.launch.kernels import WORDS
 from meshwright.launch.table import launch_table, launch_tables
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
-from meshwright.specs.runtime import read_runtime
+from meshwright.specs.runtime import SECTION_OF, read_runtime
 from strategies import question
 
 PLAN = Plan(dp=8, zero=3, num_microbatches=8)
@@ -42,12 +44,40 @@ def _asked(runtime: str, *behaviours: str) -> Inputs:
         ("megatron-bridge", "cross_entropy=unfused", "the cross-entropy unfused, and would run fused"),
         ("megatron-core", "host.graphs=router", "CUDA graphs: router, and would run none, parts or iteration"),
         ("torchtitan", "host.graphs=iteration", "CUDA graphs: iteration, and would run none"),
+        ("megatron-core", "attention_kernel=flash-2", "attention kernel flash-2, and would run newest"),
+        ("megatron-core", "deterministic=on", "deterministic kernels on, and would run off or filled"),
+        ("torchtitan", "attention_kernel=flash-2", "attention kernel flash-2, and would run newest or flex"),
+        ("torchtitan", "gradient_accumulation=fused", "accumulation of gradients fused, and would run autograd"),
+        ("nanotron", "deterministic=on", "deterministic kernels on, and would run off"),
+        ("megatron-bridge", "quantised_attention=true", "quantised attention true, and would run false"),
         ("nanotron", "host.graphs=parts", "CUDA graphs: parts, and would run none"),
     ],
 )
 def test_kernels_that_files_cannot_ask_for_are_refused(runtime: str, change: str, instead: str) -> None:
     with pytest.raises(InvalidSpec, match=instead):
         export(PLAN, _asked(runtime, change), read_runtime(runtime).launch)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "change", "instead"),
+    [
+        ("2x8:h100", "quantised_dispatch=forward", "quantised dispatch forward, and would run none"),
+        ("2x4:gb200", "fused_kernels=deep_ep", "fused dispatch by deep_ep, and would run hybrid_ep"),
+        ("2x8:h100", "fused_kernels=deep_ep", ""),
+    ],
+)
+def test_dispatches_that_files_cannot_ask_for_are_refused(cluster: str, change: str, instead: str) -> None:
+    """Megatron-Bridge training/flex_dispatcher_backend.py: DeepEP is not run on GB200."""
+    inputs = question(read_model("qwen3-30b-a3b"), cluster, "megatron-bridge", global_batch=64, precision="fp8")
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [change]))
+    plan = Plan(dp=inputs.cluster.num_gpus, ep=8, zero=1, num_microbatches=64 // inputs.cluster.num_gpus)
+    with pytest.raises(InvalidSpec, match=instead) if instead else contextlib.nullcontext():
+        assert export(plan, inputs, "megatron-bridge").settings["--moe-flex-dispatcher-backend"] == "deepep"
+
+
+def test_tables_name_kernels_of_runtimes_alone() -> None:
+    for name in launch_tables():
+        assert launch_table(name).kernels.keys() <= WORDS.keys() <= SECTION_OF.keys()
 
 
 @pytest.mark.parametrize("model", ["compiled=true", "compiled=false"])

@@ -18,8 +18,8 @@ from meshwright.launch.framework import Setting, Value, framework_files, framewo
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.base import Spec
 
-Implementations = dict[Literal["cross_entropy", "elementwise", "graphs"], dict[str, tuple[str, ...]]]
-"""By the field of a runtime, implementations with the conditions under which files run them."""
+Conditions = tuple[str, ...]
+"""Names of facts that all hold."""
 
 
 class Row(Spec):
@@ -156,7 +156,7 @@ class LaunchTable(Spec):
     carried: tuple[Carried, ...] = ()
     recipe: dict[str, tuple[str, ...]] = {}
     """Of settings that a recipe in Python has elsewhere than at `model`: the fields, some with a value of their own."""
-    kernels: Implementations = {}
+    kernels: dict[str, dict[str, Conditions]] = {}
     """Implementations that its files run, by the field of a runtime: what must hold of each in `facts`."""
     context_attention: dict[Literal["plain", "windows", "sinks"], tuple[str, ...]] = {}
     """Of a training script that makes its models with transformers: the attention kernels that context parallelism
