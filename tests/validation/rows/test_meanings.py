@@ -490,3 +490,16 @@ def test_modules_are_taken_from_siblings_where_the_row_recomputes_some_alone() -
     assert {row["recompute"] for row in rows} == {"none", "selective"}
     assert all(read_case(row).plan.recompute != Recompute.FULL for row in strangers)
     assert not any(row["recompute_modules"] for row in strangers if row["recompute"] == "none")
+
+
+@pytest.mark.parametrize(
+    ("source", "notes", "loss"),
+    [
+        ("NVIDIA-NeMo/Automodel (pull request 2394, 2026-06-08)", "benchmark recipe", "half"),
+        ("NVIDIA-NeMo/Automodel (pull request 573)", "benchmark recipe", "eager"),
+        ("NVIDIA-NeMo/Automodel (pull request 2394, 2026-06-08)", "fine-tuning", "eager"),
+    ],
+)
+def test_benchmarks_of_automodel_keep_the_loss_that_they_configure(source: str, notes: str, loss: str) -> None:
+    row = _stranger(runtime="automodel", source=source, notes=notes, compiled="no", recompute="none")
+    assert read_case(as_known([row])[0]).inputs.runtime.kernels.cross_entropy == loss
