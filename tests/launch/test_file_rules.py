@@ -426,7 +426,7 @@ def test_every_demand_has_an_example() -> None:
     assert demands is not None
     assert {each.name for each in demands.demands} <= {rule for rule, *_ in MEGATRON}
     names = {file.name.removesuffix(".toml") for file in DEMANDS.iterdir() if file.name.endswith(".toml")}
-    forks, of_a_trainer = {"megatron-deepspeed", "zero-bubble"}, {"llama-factory", "axolotl"}
+    forks, of_a_trainer = {"megatron-deepspeed", "zero-bubble"}, {"llama-factory", "axolotl", "trl", "swift"}
     assert names == {"megatron-lm", "megatron-bridge", "deepspeed", "trainer", "accelerate"} | forks | of_a_trainer
     bridge = demands_of("megatron-bridge")
     assert bridge is not None

@@ -94,7 +94,7 @@ def test_llama_factory_trains_adapters_by_its_defaults(
     job = question.inputs.job
     assert (job.lora_rank, job.lora_modules) == (rank, modules)
     assert question.inputs.runtime.id == "pytorch-ddp"
-    assert any("the Trainer trains adapters in replicas" in note for note in question.notes)
+    assert any(note.startswith("neither `deepspeed` nor `fsdp`: replicas") for note in question.notes)
 
 
 def test_adapters_beside_deepspeed_name_the_runtimes_that_price_them(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def read(folder: Path, more: str = "", command: str = "") -> LaunchQuestion:
 def test_torchrun_alone_keeps_whole_states(tmp_path: Path) -> None:
     question = read(tmp_path, command="torchrun --nproc_per_node 8")
     assert question.plan.zero == 0
-    assert any(note.startswith("torchrun, and neither `deepspeed` nor `fsdp`") for note in question.notes)
+    assert any(note.startswith("neither `deepspeed` nor `fsdp`: replicas") for note in question.notes)
 
 
 @pytest.mark.parametrize("command", ["", "accelerate launch --config_file absent.yaml"])

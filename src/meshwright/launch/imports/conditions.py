@@ -24,7 +24,8 @@ _KEY = re.compile(r"--[\w-]+|[A-Z][A-Z0-9_]+|[a-z]\w*(\.\w+)+|[a-z]\w*_\w+")
 
 @dataclass(frozen=True)
 class Said:
-    """The settings that a launch file says, and what it leaves open."""
+    """The settings that a launch file says, and what it leaves open; one that is named without dashes is an argument's
+    too."""
 
     settings: Settings
     open: frozenset[str] = frozenset()
@@ -33,8 +34,14 @@ class Said:
     """Nothing beside them can be set from outside, but for variables of the environment."""
     defaults: Settings = field(default_factory=dict)
 
+    def name(self, key: str) -> str:
+        """The argument of that name where there is one; else the key as it is."""
+        argument = f"--{key}"
+        return argument if argument in self.settings or argument in self.open else key
+
     def has(self, key: str) -> bool | None:
         """Whether a setting is there; None where that is open."""
+        key = self.name(key)
         if key in self.open:
             return None
         if self.settings.get(key, False) is not False:
@@ -43,6 +50,7 @@ class Said:
 
     def value(self, key: str) -> Value | None:
         """The value of a setting, or its default; None where that is open."""
+        key = self.name(key)
         if key in self.open or (key not in self.settings and not self.whole):
             return None
         return self.settings.get(key, self.defaults.get(key))

@@ -70,11 +70,13 @@ class FileRule(NamedTuple):
 
 @cache
 def demands_of(name: str) -> Demands | None:
-    """What the framework of a launch table demands; None where nothing is known of that."""
+    """What the framework of a launch table demands, or another one that it is `like`; None where nothing is known."""
     file = FILES / f"{name}.toml"
     if not file.is_file():
         return None
     read = tomllib.loads(file.read_text("utf-8"))
+    if "like" in read:
+        return demands_of(read["like"])
     sources = read.pop("shared", {})
     shared = [{"name": name, "source": source} | _shared()[name] for name, source in sources.items()]
     return Demands(**read | {"demands": [*shared, *read["demands"]]})
@@ -99,7 +101,8 @@ def demanded(name: str, said: Said, facts: Facts) -> Iterator[FileRule]:
         source = demand.source if re.match(r"[\w-]+/", demand.source) else f"{demands.source} {demand.source}"
         looks = _looks(demand, said, facts)
         broken = _broken(demand, said) if looks else []
-        keys = dict.fromkeys(key for each in (*demand.when, *broken) for key in keys_of(each)) if broken else {}
+        conditions = (*demand.when, *broken) if broken else ()
+        keys = dict.fromkeys(said.name(key) for each in conditions for key in keys_of(each))
         named = tuple(key for key in keys if said.has(key))
         reason = _reason(demand, broken, named, said) if broken else ""
         warning = _warning(demand, said) if looks and not broken else ""
@@ -146,7 +149,8 @@ def _nearest(demand: Demand, broken: list[str], said: Said) -> str:
         key, _, words = broken[0].partition(" in ")
         return f"{key} {nearest_word(str(said.settings[key]), words.split())}"
     number = _solved(demand, said) if demand.solve else None
-    said_so = _FILLED.sub(lambda each: str(said.value(each[1])), demand.nearest)
+    spelled = " ".join(map(said.name, demand.nearest.split(" ")))
+    said_so = _FILLED.sub(lambda each: str(said.value(each[1])), spelled)
     return " or ".join(filter(None, (f"{demand.solve} {number}" if number else "", said_so)))
 
 

@@ -29,7 +29,8 @@ def file_rules(
     the plan and its question, none where they are not known; given: settings that are said beside the file.
     """
     engine = deepspeed_file(read)
-    said = _said(read, engine_settings(engine) | known)
+    named = engine_settings(engine)
+    said = _said(read, named | {f"{_DEEPSPEED}.{key}": value for key, value in named.items()} | known)
     rules = [*option_rules(name, read, said, given), *demanded(name, said, facts)]
     if read.form != "shell" or read.absent or not said.whole:
         rules = [rule._replace(warning="") for rule in rules]

@@ -113,7 +113,7 @@ def with_configuration(read: LaunchSettings) -> LaunchSettings:
         options = [replace(each, key=each.key.lstrip("-")) for each in options]
     said = [replace(each, key=each.key.lstrip("-")) for each in read.launcher if each.key.lstrip("-") in own]
     placed = [replace(each, line=0, span=None) for each in (*said, *options)]
-    started = replace(tree, program=read.program, launcher=read.launcher, absent=read.absent)
+    started = replace(tree, program=read.program, launcher=read.launcher, starter=read.starter, absent=read.absent)
     return replace(started, settings=(*tree.settings, *placed), environment=tree.environment | read.environment)
 
 

@@ -155,7 +155,8 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     cluster = cluster_for(machines, given.cluster)
     require_training(read)
     ranks = cluster.num_gpus if cluster else machines.ranks
-    spelled = dialect.translate(Spelled(read=read, known=known, notes=notes, ranks=ranks))
+    stage = named.get("plan.zero")
+    spelled = dialect.translate(Spelled(read=read, known=known, notes=notes, ranks=ranks, stage=stage))
     understood = without_switches(known_to_deepspeed(understand(spelled, table), read), dialect.name, spelled)
     fields, used = answered(_plain(understood.fields | named), given.answers, read, table, spelled)
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)

@@ -18,10 +18,15 @@ _ASSIGNS = r"\+{0,2}[A-Za-z_][\w.]*="
 _OPTION = re.compile(rf"--|{_ASSIGNS}|{UNKNOWN.pattern}$")
 _NUMBER = re.compile(r"-?\.?\d")
 _STARTS_PYTHON = ("-m", "--module")
+_STARTERS = ("torchrun", "deepspeed", "accelerate")
 CONFIGURED = "--config_file"
 """The option of `accelerate launch` that names its configuration."""
-LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
-"""Modules that start another program."""
+LAUNCHERS = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate",
+}
+"""Modules that start another program, and the commands of the same."""
 
 
 def read_script(path: str, text: str, given: dict[str, str], source: Traced | None = None) -> LaunchSettings:
@@ -58,6 +63,7 @@ def read_script(path: str, text: str, given: dict[str, str], source: Traced | No
         settings=tuple(_flags(started[at + 1 :], text)),
         program=started[at].text if at < len(started) else "",
         launcher=(*scheduler, *launcher),
+        starter=_starter(started[:at]),
         configuration=None if configuration is None else _setting(started[at], [configuration], text),
         environment={name: value.text for name, value in followed.environments[id(started)].items()},
         withheld=tuple(name for name in followed.exported if name not in followed.environments[id(started)]),
@@ -128,6 +134,12 @@ def _program(words: list[Traced]) -> int:
         if word.text in _STARTS_PYTHON and words[index + 1].text not in LAUNCHERS:
             return index + 1
     return 0
+
+
+def _starter(words: list[Traced]) -> str:
+    """Which command starts the ranks of a program that these words stand before; empty where none of them does."""
+    names = [LAUNCHERS.get(word.text, word.text.rpartition("/")[2]) for word in words]
+    return next((name for name in names if name in _STARTERS), "")
 
 
 def _options_of_program(words: list[Traced]) -> int:

@@ -46,6 +46,8 @@ class LaunchSettings:
     """The script or module that a shell would run; of Python, the names that it imports from."""
     launcher: tuple[FileSetting, ...] = ()
     """Options of what starts the program: torchrun, deepspeed, Slurm."""
+    starter: str = ""
+    """The command that starts the program on every rank: torchrun, deepspeed or accelerate."""
     configuration: FileSetting | None = None
     """The file of settings that a shell hands to the program, by the name of that."""
     environment: dict[str, str] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
+from meshwright.launch.imports.dialects.engines import STAGE, under_deepspeed
 from meshwright.launch.imports.dialects.trainer import plain_arguments
 from meshwright.launch.spelling import Settings
 
@@ -19,22 +20,17 @@ def _accelerate(known: Settings) -> Settings:
         settings["fsdp_config.fsdp_activation_checkpointing"] = True
     if known.get("fsdp_config.fsdp_version") == 2 and "fsdp_config.fsdp_sharding_strategy" not in known:
         settings.setdefault("fsdp_config.fsdp_reshard_after_forward", True)
-    if known.get("distributed_type") != "DEEPSPEED" or "zero_optimization.stage" in known:
+    if known.get("distributed_type") != "DEEPSPEED" or STAGE in known:
         return settings
-    settings["zero_optimization.stage"] = known.get("deepspeed_config.zero_stage", 2)
+    settings[STAGE] = known.get("deepspeed_config.zero_stage", 2)
     for what in ("optimizer", "param"):
         device = known.get(f"deepspeed_config.offload_{what}_device", "none")
         settings |= {} if device == "none" else {f"zero_optimization.offload_{what}.device": device}
     return settings
 
 
-def with_engine(settings: Settings) -> Settings:
-    """The settings with the runtime of DeepSpeed, where they have its stage of ZeRO."""
-    return settings | {"runtime.id": "deepspeed"} if "zero_optimization.stage" in settings else settings
-
-
 def _translated(spelled: Spelled) -> Settings:
-    return with_engine(
+    return under_deepspeed(
         _accelerate(deepspeed_json(spelled.read) | plain_arguments(spelled.read, spelled.known, spelled.notes))
     )
 

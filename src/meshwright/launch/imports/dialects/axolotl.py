@@ -5,8 +5,8 @@ from __future__ import annotations
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
-from meshwright.launch.imports.dialects.accelerate import with_engine
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
+from meshwright.launch.imports.dialects.engines import STAGE, under_deepspeed
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.spelling import Settings
 
@@ -58,10 +58,10 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
     """The settings with FSDP 1 as FSDP 2; raises `InvalidInput` where the stage of ZeRO stands in a file that is not
     there.
     """
-    if known.get("deepspeed") and "zero_optimization.stage" not in known:
+    if known.get("deepspeed") and STAGE not in known:
         raise InvalidInput(
             f"deepspeed names {known['deepspeed']}, which is neither beside the file nor at the root of its "
-            "repository: put it there, or say its stage with --set zero_optimization.stage=..."
+            f"repository: put it there, or say its stage with --set {STAGE}=..."
         )
     batch, micro_batch = known.get("batch_size"), known.get("micro_batch_size")
     if isinstance(batch, int) and isinstance(micro_batch, int) and micro_batch > 0:
@@ -87,7 +87,7 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
 
 def _translated(spelled: Spelled) -> Settings:
     known = with_optimizer(spelled.known, "optimizer", spelled.notes)
-    return with_engine(_axolotl(deepspeed_json(spelled.read) | known, spelled.notes))
+    return under_deepspeed(_axolotl(deepspeed_json(spelled.read) | known, spelled.notes))
 
 
 DIALECT = Dialect(

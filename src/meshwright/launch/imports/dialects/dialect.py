@@ -11,9 +11,6 @@ from meshwright.launch.spelling import Settings
 
 Holds = Callable[[LaunchSettings, set[str]], bool]
 """Whether settings, and their keys, are of a framework."""
-AS_REPLICAS: Settings = {"zero_optimization.stage": 0, "runtime.id": "pytorch-ddp"}
-"""What the Trainer runs where neither DeepSpeed nor FSDP shards anything."""
-REPLICAS = "replicas with whole states on every rank, as DDP has them"
 OF_A_TRAINER = ("model_name_or_path", "per_device_train_batch_size")
 
 
@@ -28,6 +25,8 @@ class Spelled:
     """What was taken to mean something is added."""
     ranks: int | None
     """Of the cluster that was asked about."""
+    stage: int | None
+    """Of ZeRO, where it is said beside the file."""
 
 
 @dataclass(frozen=True, kw_only=True)

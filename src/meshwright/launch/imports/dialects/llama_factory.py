@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
-from meshwright.launch.imports.deepspeed_json import deepspeed_json
-from meshwright.launch.imports.dialects.dialect import AS_REPLICAS, OF_A_TRAINER, REPLICAS, Dialect, Spelled, has
+from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
+from meshwright.launch.imports.dialects.engines import with_engine
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
 _OWN = {"stage", "finetuning_type", "cutoff_len", "template", "dataset_dir"}
-_STAGE = "zero_optimization.stage"
 _LORA = LoraOptions(
     rank=("lora_rank",),
     modules=("lora_target",),
@@ -26,18 +25,9 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
 
 
 def _translated(spelled: Spelled) -> Settings:
+    """The settings with the adapters that are trained and what shards states."""
     require_one_loss(spelled.known, "liger_kernel_config")
-    known = _adapted(with_optimizer(spelled.known, "optim", spelled.notes))
-    if {"deepspeed", "fsdp", _STAGE} & known.keys():
-        engine = deepspeed_json(spelled.read)
-        return (engine | {"runtime.id": "deepspeed"} if _STAGE in engine else engine) | known
-    if known.get("finetuning_type", "lora") == "lora":
-        spelled.notes.append("no `deepspeed` file: the Trainer trains adapters in replicas, as DDP does")
-        return AS_REPLICAS | known
-    spelled.notes.append(
-        f"no `deepspeed` file: {REPLICAS}; where accelerate's FSDP starts it, --set zero_optimization.stage=3"
-    )
-    return AS_REPLICAS | known
+    return with_engine(_adapted(with_optimizer(spelled.known, "optim", spelled.notes)), spelled)
 
 
 def _adapted(known: Settings) -> Settings:

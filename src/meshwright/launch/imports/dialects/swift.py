@@ -10,8 +10,10 @@ from importlib import resources
 from meshwright.errors import InvalidInput, any_of
 from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
-from meshwright.launch.imports.dialects.dialect import AS_REPLICAS, REPLICAS, Dialect, Spelled
-from meshwright.launch.imports.dialects.trainer import plain_switches
+from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
+from meshwright.launch.imports.dialects.engines import STAGE, with_engine
+from meshwright.launch.imports.dialects.trainer import opened, plain_switches
+from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
@@ -27,7 +29,7 @@ _LORA = LoraOptions(
 )
 _TUNERS = ("--tuner_type", "--train_type", "--sft_type")
 """Names of one option, of this and of earlier releases."""
-_STAGE, _CHECKPOINTS, _SPLIT = "zero_optimization.stage", "--gradient_checkpointing", "--sequence_parallel_size"
+_CHECKPOINTS, _SPLIT = "--gradient_checkpointing", "--sequence_parallel_size"
 _COUNT, _USUAL_BATCH = "--gradient_accumulation_steps", 16
 _PROGRAM = re.compile(r"(^|/)(swift|swift/cli/(sft|pt|rlhf)\.py)$")
 _USUAL: Settings = {"--per_device_train_batch_size": 1, _CHECKPOINTS: True}
@@ -42,7 +44,8 @@ def _translated(spelled: Spelled) -> Settings:
     Source: modelscope/ms-swift@3602360a5 swift/arguments/sft_args.py (_init_deepspeed, _init_fsdp) and
     base_args/base_args.py (adapters unless it is said).
     """
-    known = plain_switches(spelled.known)
+    known = plain_switches(opened(spelled.known, spelled.read.path))
+    require_one_loss(known, "--liger_kernel_config")
     tuner = next((str(known[name]) for name in _TUNERS if name in known), "lora")
     if tuner not in ("full", "lora"):
         raise InvalidInput(f"--tuner_type {tuner}: {PRICED}; full, and lora beside bf16 weights alone, are modelled")
@@ -70,28 +73,23 @@ def _accumulated(settings: Settings, ranks: int | None) -> Settings:
 
 
 def _sharded(settings: Settings, spelled: Spelled) -> Settings:
-    settings = dict(settings)
-    named, fsdp = settings.pop("--deepspeed", False), settings.pop("--fsdp", False)
-    if named is not False:
-        engine = _presets().get(str(named)) or deepspeed_json(spelled.read)
-        if _STAGE not in engine and _STAGE not in settings:
-            raise InvalidInput(
-                f"--deepspeed {named}: neither beside the file nor a name of ms-swift, {any_of(_presets())}; say its "
-                f"stage with --set {_STAGE}=..."
-            )
-        if str(named) in _presets() and engine[_STAGE] == 3:
-            spelled.notes.append(
-                f"--deepspeed {named} has overlap_comm off: reductions of gradients wait, and are priced beside compute"
-            )
-        return engine | {"runtime.id": "deepspeed"} | settings
-    if fsdp is not False:
+    """The options with what their names of DeepSpeed and FSDP mean."""
+    named, fsdp = settings.get("--deepspeed", False), settings.get("--fsdp", False)
+    preset = _presets().get(str(named), {})
+    if named is not False and STAGE not in preset | deepspeed_json(spelled.read) | settings:
+        raise InvalidInput(
+            f"--deepspeed {named}: neither beside the file nor a name of ms-swift, {any_of(_presets())}; say its "
+            f"stage with --set {STAGE}=..."
+        )
+    if preset.get(STAGE) == 3:
+        spelled.notes.append(
+            f"--deepspeed {named} has overlap_comm off: reductions of gradients wait, and are priced beside compute"
+        )
+    if named is False and fsdp is not False:
         if fsdp != "fsdp2":
             raise InvalidInput(f"--fsdp {fsdp}: fsdp2 is modelled, ms-swift's own file of that name")
-        return settings | {"runtime.id": "accelerate", _STAGE: 3, _CHECKPOINTS: True}
-    if _STAGE in settings or any("accelerate" in each.key for each in spelled.read.launcher):
-        return settings
-    spelled.notes.append(f"neither `--deepspeed` nor `--fsdp`: {REPLICAS}")
-    return settings | AS_REPLICAS
+        settings = settings | {"--fsdp": False, "runtime.id": "accelerate", STAGE: 3, _CHECKPOINTS: True}
+    return with_engine(preset | settings, spelled, "--")
 
 
 @cache

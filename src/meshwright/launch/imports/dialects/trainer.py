@@ -7,8 +7,8 @@ import re
 from meshwright.errors import InvalidInput
 from meshwright.launch.framework import Value
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
-from meshwright.launch.imports.deepspeed_json import deepspeed_json
-from meshwright.launch.imports.dialects.dialect import AS_REPLICAS, OF_A_TRAINER, REPLICAS, Dialect, Spelled
+from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled
+from meshwright.launch.imports.dialects.engines import with_engine
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
@@ -32,26 +32,8 @@ _SWITCHES = ("--use_peft", "--use_lora", "--lora_enable")
 
 
 def _translated(spelled: Spelled) -> Settings:
-    """The arguments with the file of DeepSpeed.
-
-    Raises `InvalidInput` as `plain_arguments` does, and for FSDP that is neither whole nor of gradients and optimizer
-    states.
-
-    Source: transformers 5.23.0 training_args.py (`fsdp`, `deepspeed`; neither: whole states on every rank).
-    """
-    settings = deepspeed_json(spelled.read) | plain_arguments(spelled.read, spelled.known, spelled.notes)
-    named, sharded = settings.pop("--deepspeed", False), settings.pop("--fsdp", False)
-    if "zero_optimization.stage" in settings:
-        return settings | {"runtime.id": "deepspeed"}
-    if sharded:
-        return settings | {
-            "runtime.id": "accelerate",
-            "zero_optimization.stage": stage_of_fsdp(str(sharded), spelled.notes),
-        }
-    if not named and not re.search(r"\baccelerate\b", spelled.read.text):
-        spelled.notes.append(f"neither `--deepspeed` nor `--fsdp`: {REPLICAS}")
-        settings |= AS_REPLICAS
-    return settings
+    """The arguments with what shards their states; raises `InvalidInput` as `plain_arguments` and `with_engine` do."""
+    return with_engine(plain_arguments(spelled.read, spelled.known, spelled.notes), spelled, "--")
 
 
 def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> Settings:
@@ -64,7 +46,7 @@ def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> 
     if _OTHERS.search(name):
         raise InvalidInput(f"{read.path!r} starts {name}: rewards, preferences and quantised weights are not modelled")
     settings = {f"--{key[2:].replace('-', '_')}" if key.startswith("--") else key: each for key, each in known.items()}
-    settings = _opened(with_optimizer(settings, "--optim", notes), read.path)
+    settings = opened(with_optimizer(settings, "--optim", notes), read.path)
     if settings.get("--gradient_checkpointing") == "1":
         settings["--gradient_checkpointing"] = True
     settings = plain_switches(settings)
@@ -72,19 +54,19 @@ def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> 
     return _adapted(settings, name)
 
 
-def _opened(settings: Settings, path: str) -> Settings:
+def opened(settings: Settings, path: str) -> Settings:
     """The arguments with those that are JSON by their keys, behind the argument's with a dot."""
-    opened: dict[str, Value] = {}
+    plain: dict[str, Value] = {}
     for key, each in settings.items():
-        if not key.startswith("--") or not str(each).startswith("{"):
-            opened[key] = each
+        if not str(each).startswith("{"):
+            plain[key] = each
             continue
         try:
             inner = read_tree(path, str(each), "json").settings
         except Unreadable as error:
             raise InvalidInput(f"{key}: {error}") from error
-        opened |= {f"{key}.{one.key}": one.value for one in inner if one.value is not None}
-    return opened
+        plain |= {f"{key}.{one.key}": one.value for one in inner if one.value is not None}
+    return plain
 
 
 def plain_switches(settings: Settings) -> Settings:
@@ -107,17 +89,6 @@ def _adapted(settings: Settings, program: str) -> Settings:
     if trained and (dtype := next((settings[name] for name in _DTYPES if settings.get(name)), "bfloat16")) not in _HALF:
         raise InvalidInput(f"--dtype {dtype}: adapters are priced beside weights in bf16")
     return settings
-
-
-def stage_of_fsdp(fsdp: str, notes: list[str]) -> int:
-    """The stage of ZeRO that FSDP's words mean."""
-    words = fsdp.replace(",", " ").split()
-    stages = {"full_shard": 3, "shard_grad_op": 2}
-    stage = next((stages[word] for word in words if word in stages), None)
-    if stage is None or "offload" in words:
-        raise InvalidInput(f"--fsdp {fsdp}: only full_shard and shard_grad_op, without offload, are modelled")
-    notes.append("FSDP of a Trainer is priced as FSDP 2")
-    return stage
 
 
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
-from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects import llama_factory
-from meshwright.launch.imports.dialects.dialect import AS_REPLICAS, OF_A_TRAINER, REPLICAS, Dialect, Spelled, has
-from meshwright.launch.imports.dialects.trainer import stage_of_fsdp
+from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
+from meshwright.launch.imports.dialects.engines import with_engine
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
@@ -21,8 +20,6 @@ _LORA = LoraOptions(
     usual={"lora_r": 16, "lora_dropout": 0.05},
     left_to_peft=True,
 )
-_STAGE = "zero_optimization.stage"
-_TORCHRUN = {"--nproc_per_node", "--nproc-per-node", "--nnodes"}
 _HALF = ("bfloat16", "auto")
 
 
@@ -35,35 +32,19 @@ def _require_half(known: Settings) -> None:
         raise InvalidInput(f"{what}: adapters are priced beside weights in bf16, which dtype: bfloat16 says")
 
 
-def _sharded(spelled: Spelled) -> Settings:
-    """The settings with the stage of ZeRO as the Trainer has it, where `deepspeed` or `fsdp` says it, or torchrun
-    starts the program without either.
-
-    Source: transformers 5.23.0 training_args.py, of which TRL's SFTConfig is one.
+def _translated(spelled: Spelled) -> Settings:
+    """The settings with what shards states and the adapters that are trained, and without switches that are off; where
+    the file does not say what starts it, that may shard as well.
     """
-    settings = deepspeed_json(spelled.read) | with_optimizer(spelled.known, "optim", spelled.notes)
-    named, fsdp = settings.pop("deepspeed", None), settings.pop("fsdp", None)
-    if _STAGE in settings:
-        return settings | {"runtime.id": "deepspeed"}
-    if fsdp:
-        words = " ".join(map(str, fsdp)) if isinstance(fsdp, list) else str(fsdp)
-        return settings | {"runtime.id": "accelerate", _STAGE: stage_of_fsdp(words, spelled.notes)}
-    started = {each.key for each in spelled.read.launcher}
-    if not named and spelled.read.program and started & _TORCHRUN and "plan.zero" not in settings:
-        spelled.notes.append(f"torchrun, and neither `deepspeed` nor `fsdp`: {REPLICAS}")
-        settings |= AS_REPLICAS
-    return settings | ({"deepspeed": named} if named else {})
-
-
-def _translated(known: Settings, notes: list[str]) -> Settings:
-    """The settings with the adapters that are trained, and without switches that are off."""
+    known = with_optimizer(spelled.known, "optim", spelled.notes)
+    known = with_engine(known, spelled, replicated=bool(spelled.read.program))
     require_one_loss(known, "liger_kernel_config")
     trained = known.get("use_peft") is True
     known = lora_settings(known, _LORA, trained=trained)
     if trained:
         _require_half(known)
     if not {"bf16", "fp16"} & known.keys():
-        notes.append("neither bf16 nor fp16 stands in it: priced in bf16")
+        spelled.notes.append("neither bf16 nor fp16 stands in it: priced in bf16")
     return {
         key: value
         for key, value in known.items()
@@ -80,5 +61,5 @@ DIALECT = Dialect(
     name="trl",
     framework="TRL",
     holds=_holds,
-    translate=lambda spelled: _translated(_sharded(spelled), spelled.notes),
+    translate=_translated,
 )
