@@ -91,3 +91,9 @@ def test_a_program_that_accelerate_starts_may_be_sharded_by_it(tmp_path: Path, f
     (tmp_path / "a.sh").write_text(script)
     with pytest.raises(InvalidInput, match=r"--set (plan\.zero|zero_optimization\.stage)="):
         question_of_file(tmp_path / "a.sh", Given(cluster="1x8:h100", model="llama-3.1-8b"))
+
+
+def test_a_stage_of_zero_that_is_said_to_be_none_means_replicas(tmp_path: Path) -> None:
+    question = read(tmp_path, "trl", plan_zero="0")
+    assert (question.inputs.runtime.id, question.plan.zero) == ("pytorch-ddp", 0)
+    assert not any("neither" in note for note in question.notes)

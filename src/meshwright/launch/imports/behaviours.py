@@ -35,20 +35,26 @@ class Behaviour(Spec):
     """Settings that all say no."""
     changes: tuple[str, ...]
     """`{precision}`: that of the job; `{value}`: of the first setting that is there."""
+    note: str = ""
+    """What is told where that changes the runtime."""
 
 
-def runtime_as_set(runtime: Runtime, table: str, settings: Settings, precision: str) -> Runtime:
-    """The runtime as the settings switch it; what they say as it is anyway changes nothing."""
+def runtime_as_set(runtime: Runtime, table: str, settings: Settings, precision: str, notes: list[str]) -> Runtime:
+    """The runtime as the settings switch it; what they say as it is anyway changes nothing. notes: those of behaviours
+    that change it are added.
+    """
     changes = [
-        change.format(precision=precision, value=_value(settings, each))
+        (change.format(precision=precision, value=_value(settings, each)), each.note)
         for each in _behaviours()
         for change in each.changes
         if (not each.runtimes or runtime.framework in each.runtimes) and _switched(each, table, settings)
     ]
     new: list[str] = []
-    for change in changes:
+    for change, note in changes:
         before, after = (with_behaviours(runtime, each).replace(replaced=()) for each in (new, [*new, change]))
-        new += [change] if after != before else []
+        if after != before:
+            new.append(change)
+            notes += [note] if note else []
     return with_behaviours(runtime, new) if new else runtime
 
 

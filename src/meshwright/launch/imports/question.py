@@ -50,6 +50,9 @@ from meshwright.specs.model import Model
 from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 
+_TAKEN_AUTO = ("bf16", "dtype", "torch_dtype")
+"""Settings of which `auto` is a value of its own."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
@@ -182,7 +185,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     asked = None
     if cluster and not hidden:
         try:
-            asked = _asked(fields, cluster, usual, dialect, spelled, model, path.stem)
+            asked = _asked(fields, cluster, usual, dialect, spelled, model, path.stem, notes)
         except (InvalidSpec, IllegalPlan) as error:
             wrong += with_lines([str(fault) for fault in error.faults], read, table)
             if fields.get("model.experts") and not usual.plans.experts and given.runtime is None:
@@ -225,11 +228,12 @@ def _asked(
     settings: Settings,
     model: Model | None,
     name: str,
+    notes: list[str],
 ) -> tuple[Plan, Inputs]:
     """The plan of fields and its question, with the runtime as the settings switch it; raises `InvalidSpec` or
-    `IllegalPlan`.
+    `IllegalPlan`. notes: what switches mean is added.
     """
-    runtime = runtime_as_set(usual, dialect.name, settings, str(fields.get("job.precision") or "bf16"))
+    runtime = runtime_as_set(usual, dialect.name, settings, str(fields.get("job.precision") or "bf16"), notes)
     counted = batched(fields | {"cluster.gpus": cluster.num_gpus}, cluster.num_gpus)
     plan, inputs = question_of(counted, cluster, runtime, model=model, name=name)
     require_counts(plan)
@@ -238,7 +242,7 @@ def _asked(
 
 def _says(setting: FileSetting) -> bool:
     """Whether a setting has a value: a Trainer fills in what is `auto`."""
-    filled_in = setting.value == "auto" and setting.key != "bf16"
+    filled_in = setting.value == "auto" and setting.key.lstrip("-") not in _TAKEN_AUTO
     return bool(setting.key) and not setting.open and setting.value is not None and not filled_in
 
 

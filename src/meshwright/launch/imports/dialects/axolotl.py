@@ -6,7 +6,7 @@ from meshwright.errors import InvalidInput
 from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
-from meshwright.launch.imports.dialects.engines import STAGE, under_deepspeed
+from meshwright.launch.imports.dialects.engines import STAGE, WEIGHTS, under_deepspeed
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.spelling import Settings
 
@@ -15,6 +15,15 @@ _LORA = LoraOptions(
 )
 _ELEMENTWISE = ("liger_rms_norm", "liger_rope")
 """What switches kernels of Liger that are priced together."""
+_SWITCHES = {
+    "xformers_attention": "xformers",
+    "sage_attention": "sage",
+    "flex_attention": "flex_attention",
+    "flash_attention": "flash_attention_2",
+    "sdp_attention": "sdpa",
+    "eager_attention": "eager",
+}
+"""Of attention, of which the first holds."""
 _KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
 
 
@@ -86,8 +95,34 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
 
 
 def _translated(spelled: Spelled) -> Settings:
-    known = with_optimizer(spelled.known, "optimizer", spelled.notes)
-    return under_deepspeed(_axolotl(deepspeed_json(spelled.read) | known, spelled.notes))
+    """The settings with what shards states, and weights in bf16 as they are loaded.
+
+    Source: axolotl-ai-cloud/axolotl@067b021c8b87 src/axolotl/utils: schemas/config.py L559 (bf16 unless it is said),
+    config/__init__.py L190-195 and ../loaders/model.py L611 (weights in bf16 with bf16), L422-478 (norms, embedding and
+    head in fp32, and back where attention needs it).
+    """
+    said = _with_attention(spelled.known)
+    said = said if {"fp16", "fp8"} & said.keys() else {"bf16": "auto"} | said
+    known = with_optimizer(said, "optimizer", spelled.notes)
+    settings = under_deepspeed(_axolotl(deepspeed_json(spelled.read) | known, spelled.notes)) | WEIGHTS
+    whole = STAGE not in settings and not any(key.startswith("fsdp") for key in settings)
+    wide = str(settings.get("attn_implementation", "sdpa")) in ("sdpa", "eager")
+    if whole and wide and not settings.get("lora_r"):
+        spelled.notes.append(
+            "axolotl keeps norms, embedding and head in fp32 unless attn_implementation is flash_attention_2 or "
+            "flex_attention; they are priced in bf16, 8 bytes a parameter less, and so is what stands between layers"
+        )
+    return settings
+
+
+def _with_attention(known: Settings) -> Settings:
+    """The settings with the attention that switches of earlier releases name.
+
+    Source: axolotl-ai-cloud/axolotl@067b021c8b87 src/axolotl/utils/schemas/enums.py L118-125.
+    """
+    named = next((name for switch, name in _SWITCHES.items() if known.get(switch) is True), None)
+    settings = {key: value for key, value in known.items() if key not in _SWITCHES}
+    return settings if named is None else {"attn_implementation": named} | settings
 
 
 DIALECT = Dialect(

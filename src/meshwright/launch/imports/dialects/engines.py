@@ -9,6 +9,8 @@ from meshwright.launch.imports.dialects.dialect import Spelled
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
+WEIGHTS: Settings = {"runtime.weights": "bf16"}
+"""Of programs that load weights in bf16 and leave them so; see `behaviours`."""
 STAGE = "zero_optimization.stage"
 REPLICAS = "replicas with whole states on every rank, as DDP has them"
 _STAGES = {"full_shard": 3, "shard_grad_op": 2, "true": 3}

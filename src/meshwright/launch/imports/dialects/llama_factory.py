@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
-from meshwright.launch.imports.dialects.engines import with_engine
+from meshwright.launch.imports.dialects.engines import WEIGHTS, with_engine
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
@@ -25,9 +25,14 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
 
 
 def _translated(spelled: Spelled) -> Settings:
-    """The settings with the adapters that are trained and what shards states."""
+    """The settings with the adapters that are trained and what shards states.
+
+    Source: hiyouga/LLaMA-Factory@ff6d4d12eeb0 src/llamafactory/model/adapter.py L337-350 (trained weights are cast to
+    fp32 but with pure_bf16).
+    """
     require_one_loss(spelled.known, "liger_kernel_config")
-    return with_engine(_adapted(with_optimizer(spelled.known, "optim", spelled.notes)), spelled)
+    known = _adapted(with_optimizer(spelled.known, "optim", spelled.notes))
+    return with_engine(known | (WEIGHTS if known.get("pure_bf16") is True else {}), spelled)
 
 
 def _adapted(known: Settings) -> Settings:

@@ -11,7 +11,7 @@ from meshwright.errors import InvalidInput, any_of
 from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_settings
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
-from meshwright.launch.imports.dialects.engines import STAGE, with_engine
+from meshwright.launch.imports.dialects.engines import STAGE, WEIGHTS, with_engine
 from meshwright.launch.imports.dialects.trainer import opened, plain_switches
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.numbers import whole_number
@@ -41,8 +41,9 @@ def _translated(spelled: Spelled) -> Settings:
 
     Raises `InvalidInput` for tuners other than LoRA, for sequences that ranks share, and for files that are not there.
 
-    Source: modelscope/ms-swift@3602360a5 swift/arguments/sft_args.py (_init_deepspeed, _init_fsdp) and
-    base_args/base_args.py (adapters unless it is said).
+    Source: modelscope/ms-swift@3602360a5 swift/arguments/sft_args.py (_init_deepspeed, _init_fsdp),
+    base_args/base_args.py (adapters unless it is said) and base_args/model_args.py L130-142 (mixed precision follows
+    torch_dtype); swift/pipelines/train/tuner.py L393-409 (weights that are all trained stay as they are loaded).
     """
     known = plain_switches(opened(spelled.known, spelled.read.path))
     require_one_loss(known, "--liger_kernel_config")
@@ -51,10 +52,11 @@ def _translated(spelled: Spelled) -> Settings:
         raise InvalidInput(f"--tuner_type {tuner}: {PRICED}; full, and lora beside bf16 weights alone, are modelled")
     if str(known.get(_SPLIT, 1)) != "1":
         raise InvalidInput(f"{_SPLIT} {known[_SPLIT]}: ms-swift's own split of sequences over ranks is not modelled")
-    half = "--fp16" if known.get("--torch_dtype") == "float16" or known.get("--fp16") is True else "--bf16"
+    wide = known.get("--torch_dtype") in ("float16", "float32")
+    half = "--fp16" if str(known.get("--fp16", wide)) in ("True", "true") else "--bf16"
     left_out = (*_TUNERS, _SPLIT, "--deepspeed_autotp_size")
     settings = _USUAL | {key: value for key, value in known.items() if key not in left_out}
-    settings = lora_settings(settings, _LORA, trained=tuner == "lora") | {half: True}
+    settings = lora_settings(settings, _LORA, trained=tuner == "lora") | {half: True} | ({} if wide else WEIGHTS)
     settings = _accumulated(settings, spelled.ranks)
     if tp := known.get("--deepspeed_autotp_size"):
         settings["tensor_parallel.autotp_size"] = tp

@@ -8,7 +8,7 @@ from meshwright.errors import InvalidInput
 from meshwright.launch.framework import Value
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled
-from meshwright.launch.imports.dialects.engines import with_engine
+from meshwright.launch.imports.dialects.engines import WEIGHTS, with_engine
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
@@ -51,7 +51,8 @@ def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> 
         settings["--gradient_checkpointing"] = True
     settings = plain_switches(settings)
     require_one_loss(settings, "--liger_kernel_config")
-    return _adapted(settings, name)
+    half = any(settings.get(dtype) in _HALF for dtype in _DTYPES)
+    return _adapted(settings, name) | (WEIGHTS if half else {})
 
 
 def opened(settings: Settings, path: str) -> Settings:

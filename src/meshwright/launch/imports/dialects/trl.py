@@ -6,7 +6,7 @@ from meshwright.errors import InvalidInput
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.dialects import llama_factory
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
-from meshwright.launch.imports.dialects.engines import with_engine
+from meshwright.launch.imports.dialects.engines import WEIGHTS, with_engine
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
@@ -23,13 +23,18 @@ _LORA = LoraOptions(
 _HALF = ("bfloat16", "auto")
 
 
-def _require_half(known: Settings) -> None:
-    """Raises `InvalidInput` where frozen weights are not in bf16."""
+def _weights(known: Settings, *, frozen: bool) -> Settings:
+    """That weights are in bf16, where they are loaded so; raises `InvalidInput` for frozen ones that are not.
+
+    Source: huggingface/trl@f2cd57710 trl/scripts/sft.py L73-79, and trl/trainer/utils.py L1144 (float32 unless dtype
+    says otherwise); the Trainer casts none.
+    """
     dtype = known.get("dtype", known.get("torch_dtype", "float32"))
-    if str(dtype) not in _HALF:
+    if frozen and str(dtype) not in _HALF:
         said = next((name for name in ("dtype", "torch_dtype") if name in known), "")
         what = f"{said} {dtype}" if said else "dtype is left out, which is float32 in TRL"
         raise InvalidInput(f"{what}: adapters are priced beside weights in bf16, which dtype: bfloat16 says")
+    return WEIGHTS if str(dtype) in _HALF else {}
 
 
 def _translated(spelled: Spelled) -> Settings:
@@ -41,8 +46,7 @@ def _translated(spelled: Spelled) -> Settings:
     require_one_loss(known, "liger_kernel_config")
     trained = known.get("use_peft") is True
     known = lora_settings(known, _LORA, trained=trained)
-    if trained:
-        _require_half(known)
+    known |= _weights(known, frozen=trained)
     if not {"bf16", "fp16"} & known.keys():
         spelled.notes.append("neither bf16 nor fp16 stands in it: priced in bf16")
     return {
