@@ -11,6 +11,14 @@ from meshwright.launch.table import LaunchTable
 SIZES = ("job.global_batch", "plan.micro_batch")
 """Two of the three that say a batch; the third is the number of micro-batches."""
 _COUNT = "plan.num_microbatches"
+_TAKEN_AUTO = ("bf16", "dtype", "torch_dtype")
+"""Settings of which `auto` is a value of its own."""
+
+
+def says(setting: FileSetting) -> bool:
+    """Whether a setting has a value: a Trainer fills in what is `auto`."""
+    filled_in = setting.value == "auto" and setting.key.lstrip("-") not in _TAKEN_AUTO
+    return bool(setting.key) and not setting.open and setting.value is not None and not filled_in
 
 
 def says_batch(fields: Fields) -> bool:

@@ -12,7 +12,8 @@ from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields, read_value
 from meshwright.launch.imports.adapters import units_of_trainer, with_usual_modules
-from meshwright.launch.imports.answered import answered, batched
+from meshwright.launch.imports.answered import answered, batched, says
+from meshwright.launch.imports.attention import with_attention
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set, without_switches
 from meshwright.launch.imports.bridge_workloads import is_workload, one_workload
 from meshwright.launch.imports.deepspeed_json import engine_left_out, known_to_deepspeed, sized_by_the_model
@@ -38,7 +39,7 @@ from meshwright.launch.imports.training import require_training
 from meshwright.launch.imports.unread import told_elsewhere, unread
 from meshwright.launch.imports.vocabulary import spellings_of
 from meshwright.launch.readers.read import read_launch_file
-from meshwright.launch.readers.settings import FileSetting, LaunchSettings
+from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings, Understood, understand
 from meshwright.launch.table import LaunchTable
 from meshwright.layout.legality import faults, require_counts
@@ -49,9 +50,6 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
-
-_TAKEN_AUTO = ("bf16", "dtype", "torch_dtype")
-"""Settings of which `auto` is a value of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +149,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     notes = [*unheard, *told_elsewhere(read)]
     read, empty = settled(with_script(read, table, keyed, notes), table)
     notes += [f"{name}, which nothing sets, is taken as empty" for name in empty]
-    known: Settings = {each.key: each.value for each in read.settings if _says(each)}  # type: ignore[misc]
+    known: Settings = {each.key: each.value for each in read.settings if says(each)}  # type: ignore[misc]
     named = _fields_given(keyed)
     known |= {name: value for name, value in keyed.items() if name not in named}
     machines = machines_of(read)
@@ -165,6 +163,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)
     model = read_model(given.model) if given.model else named_model(fields, table)
     fields, unnamed = with_usual_modules(fields, model)
+    spelled, understood = with_attention(spelled, understood, dialect.name, model, notes)
     usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, notes)
     settings = known | started | read.environment
     spelled |= started | read.environment
@@ -238,12 +237,6 @@ def _asked(
     plan, inputs = question_of(counted, cluster, runtime, model=model, name=name)
     require_counts(plan)
     return plan, inputs
-
-
-def _says(setting: FileSetting) -> bool:
-    """Whether a setting has a value: a Trainer fills in what is `auto`."""
-    filled_in = setting.value == "auto" and setting.key.lstrip("-") not in _TAKEN_AUTO
-    return bool(setting.key) and not setting.open and setting.value is not None and not filled_in
 
 
 def named_model(fields: Fields, table: LaunchTable) -> Model | None:
