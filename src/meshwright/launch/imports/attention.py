@@ -9,13 +9,12 @@ from importlib import resources
 from typing import ClassVar
 
 from meshwright.launch.attention import KERNEL, WORDS, transformers
+from meshwright.launch.forms import Fields
 from meshwright.launch.spelling import Settings, Understood
 from meshwright.specs.base import Spec
 from meshwright.specs.model import Model
 
 FILE = resources.files("meshwright.launch.imports") / "attention.toml"
-NAMED = "runtime.attention"
-"""The setting of the kernel; see `behaviours`."""
 
 
 class Program(Spec):
@@ -35,29 +34,29 @@ class Programs(Spec):
 
     source: str
     kernels: dict[str, str]
-    """Positions of the switch `attention_kernel` by the names of transformers."""
+    """Ours, by the names of transformers."""
     programs: dict[str, Program]
 
 
 def with_attention(
-    settings: Settings, understood: Understood, table: str, model: Model | None, notes: list[str]
-) -> tuple[Settings, Understood]:
-    """The settings with the attention kernel that they name, and what was understood without its option; both as they
+    fields: Fields, settings: Settings, understood: Understood, table: str, model: Model | None, notes: list[str]
+) -> tuple[Fields, Understood]:
+    """The fields with the attention kernel that settings name, and what was understood without its option; both as they
     are where that kernel is not priced for the model. Where they name none, notes: what the program takes is added.
     """
     program = _programs().programs.get(table)
-    if program is None or model is None or KERNEL in settings:
-        return settings, understood
+    if program is None or model is None or KERNEL in fields:
+        return fields, understood
     given = settings.get(program.option)
     name = program.words.get(str(given), str(given)) if given else _unsaid(program, model)
     kernel = _programs().kernels.get(name) if name in _known(model) else None
     if not given and name != "sdpa":
         notes.append(_note(program, name, model, priced=kernel is not None))
     if kernel is None:
-        return settings, understood
+        return fields, understood
     left = {key: value for key, value in understood.unpriced.items() if key != program.option}
     unknown = {key: value for key, value in understood.unknown.items() if key != program.option}
-    return settings | {NAMED: kernel}, replace(understood, unpriced=left, unknown=unknown)
+    return fields | {KERNEL: kernel}, replace(understood, unpriced=left, unknown=unknown)
 
 
 def _unsaid(program: Program, model: Model) -> str:
