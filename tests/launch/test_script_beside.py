@@ -119,7 +119,7 @@ def test_a_start_script_names_the_configuration_of_accelerate(tmp_path: Path) ->
     assert (alone.plan.micro_batch, alone.plan.num_microbatches, alone.plan.zero) == (4, 2, 3)
     assert alone.inputs.job.precision == "fp16"
     assert alone.path.name == "accelerate.yaml"
-    assert "--packing" in alone.understood.unknown
+    assert "--packing" in alone.understood.unpriced
 
 
 def test_a_change_by_hand_says_where_each_setting_stands(tmp_path: Path) -> None:

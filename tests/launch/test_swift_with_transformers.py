@@ -89,3 +89,21 @@ def test_what_is_not_modelled_is_refused_by_name(tmp_path: Path, options: str, m
 def test_the_length_that_it_leaves_to_the_model_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="--set --max_length="):
         read(tmp_path, "--deepspeed zero3", text=SFT.replace("    --max_length 4096 \\\n", ""))
+
+
+def test_a_configuration_of_accelerate_shards_it(tmp_path: Path) -> None:
+    """As in modelscope/ms-swift examples/train/multi-gpu/fsdp2_lora, with its adapters, batch and tuner by default."""
+    fsdp = {"fsdp_version": 2, "fsdp_reshard_after_forward": True, "fsdp_activation_checkpointing": True}
+    (tmp_path / "fsdp2.json").write_text(
+        json.dumps({"distributed_type": "FSDP", "fsdp_config": fsdp, "mixed_precision": "bf16", "num_processes": 2})
+    )
+    script = SFT.replace(
+        "NPROC_PER_NODE=8 \\\nswift sft", "accelerate launch --config_file fsdp2.json swift/cli/sft.py"
+    )
+    options = "--target_modules q_proj v_proj --gradient_checkpointing false --gradient_accumulation_steps 8"
+    question = read(tmp_path, options, text=script)
+    job, runtime = question.inputs.job, question.inputs.runtime
+    assert (question.dialect.name, runtime.id, question.plan.zero) == ("accelerate", "accelerate", 3)
+    assert (job.lora_rank, job.lora_modules, job.global_batch) == (8, ("q_proj", "v_proj"), 16)
+    assert "recompute-full" in str(question.plan)
+    assert question.understood.unknown == {}

@@ -23,11 +23,12 @@ def import_table(name: str) -> LaunchTable:
         return LaunchTable(**entry)
     like = _like(name, entry.pop("like"))
     rows = like.rows | {field: Row(**row) for field, row in entry.pop("rows", {}).items()}
-    unpriced = like.unpriced | entry.pop("unpriced", {})
     program = import_table(entry.pop("program")) if "program" in entry else like
+    unpriced = like.unpriced | program.unpriced | entry.pop("unpriced", {})
+    as_priced = like.as_priced | program.as_priced | entry.pop("as_priced", {})
     ignored = (*like.ignored, *entry.pop("ignored", ()), *(program.ignored if program is not like else ()))
     refused = like.refused | program.refused | entry.pop("refused", {})
-    return like.replace(**entry, rows=rows, unpriced=unpriced, refused=refused, ignored=ignored)
+    return like.replace(**entry, rows=rows, unpriced=unpriced, as_priced=as_priced, refused=refused, ignored=ignored)
 
 
 def _like(name: str, other: str) -> LaunchTable:

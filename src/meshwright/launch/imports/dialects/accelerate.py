@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
 from meshwright.launch.imports.dialects.engines import STAGE, under_deepspeed
+from meshwright.launch.imports.dialects.swift import starts, swift_arguments
 from meshwright.launch.imports.dialects.trainer import plain_arguments
 from meshwright.launch.spelling import Settings
 
@@ -30,9 +31,12 @@ def _accelerate(known: Settings) -> Settings:
 
 
 def _translated(spelled: Spelled) -> Settings:
-    return under_deepspeed(
-        _accelerate(deepspeed_json(spelled.read) | plain_arguments(spelled.read, spelled.known, spelled.notes))
-    )
+    """The settings with the arguments of the program beside them: ms-swift's, or those of a Trainer."""
+    if starts(spelled.read):
+        arguments = swift_arguments(spelled)
+    else:
+        arguments = plain_arguments(spelled.read, spelled.known, spelled.notes)
+    return under_deepspeed(_accelerate(deepspeed_json(spelled.read) | arguments))
 
 
 DIALECT = Dialect(

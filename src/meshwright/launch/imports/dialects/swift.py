@@ -36,10 +36,15 @@ _USUAL: Settings = {"--per_device_train_batch_size": 1, _CHECKPOINTS: True}
 """Where the Trainer has others."""
 
 
-def _translated(spelled: Spelled) -> Settings:
-    """The options with what they name of DeepSpeed or FSDP.
+def starts(read: LaunchSettings) -> bool:
+    """Whether a script starts ms-swift."""
+    return bool(_PROGRAM.search(read.program))
 
-    Raises `InvalidInput` for tuners other than LoRA, for sequences that ranks share, and for files that are not there.
+
+def swift_arguments(spelled: Spelled) -> Settings:
+    """The options as a Trainer has them, with those that are left out.
+
+    Raises `InvalidInput` for tuners other than LoRA and for sequences that ranks share.
 
     Source: modelscope/ms-swift@3602360a5 swift/arguments/sft_args.py (_init_deepspeed, _init_fsdp),
     base_args/base_args.py (adapters unless it is said) and base_args/model_args.py L130-142 (mixed precision follows
@@ -60,7 +65,7 @@ def _translated(spelled: Spelled) -> Settings:
     settings = _accumulated(settings, spelled.ranks)
     if tp := known.get("--deepspeed_autotp_size"):
         settings["tensor_parallel.autotp_size"] = tp
-    return _sharded(with_optimizer(settings, "--optim", spelled.notes), spelled)
+    return with_optimizer(settings, "--optim", spelled.notes)
 
 
 def _accumulated(settings: Settings, ranks: int | None) -> Settings:
@@ -74,8 +79,9 @@ def _accumulated(settings: Settings, ranks: int | None) -> Settings:
     return settings | {_COUNT: max(1, -(-_USUAL_BATCH // (size * ranks)))}
 
 
-def _sharded(settings: Settings, spelled: Spelled) -> Settings:
-    """The options with what their names of DeepSpeed and FSDP mean."""
+def _translated(spelled: Spelled) -> Settings:
+    """The options with what they name of DeepSpeed or FSDP; raises `InvalidInput` for files that are not there."""
+    settings = swift_arguments(spelled)
     named, fsdp = settings.get("--deepspeed", False), settings.get("--fsdp", False)
     preset = _presets().get(str(named), {})
     if named is not False and STAGE not in preset | deepspeed_json(spelled.read) | settings:
@@ -101,7 +107,7 @@ def _presets() -> dict[str, Settings]:
 
 
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
-    return settings.form == "shell" and "--model" in keys and bool(_PROGRAM.search(settings.program))
+    return settings.form == "shell" and "--model" in keys and starts(settings)
 
 
 DIALECT = Dialect(
