@@ -62,7 +62,7 @@ def _place_of_flag(text: str, setting: FileSetting) -> tuple[int, int] | None:
     """Where a flag stands on its line."""
     start = _start_of_line(text, setting.line)
     stop = text.find("\n", start)
-    after = re.compile(rf"{re.escape(setting.key)}(?=[\s=\"')\\:]|$)")
+    after = re.compile(rf"(?:--)?{re.escape(setting.key)}(?=[\s=\"')\\:]|$)")
     match = after.search(text, start, len(text) if stop < 0 else stop)
     return match.span() if match and setting.line else None
 
@@ -80,6 +80,8 @@ def _added_flag(read: LaunchSettings, kin: list[FileSetting], name: str, value: 
     for each in kin:
         if (place := _place_of_flag(read.text, each)) is None:
             continue
+        if read.text.startswith("--", place[0]) and not flag.startswith("-"):
+            flag = f"--{flag}"
         if read.text[place[0] - 1 : place[0]] not in ('"', "'"):
             return Edit(place[0], place[0], f"{flag} ")
         stop = each.span[1] if each.span else place[1]

@@ -38,7 +38,7 @@ class Dialect:
     framework: str
     holds: Holds
     objects: Callable[[LaunchSettings], LaunchSettings] = without_objects
-    """The settings with what the names of objects in Python mean."""
+    """The settings with what the names of objects in Python mean, or under the keys of the table."""
     translate: Callable[[Spelled], Settings] = lambda spelled: spelled.known
     """The settings as the table spells them; raises `InvalidInput` for what is not modelled."""
 

@@ -1,15 +1,19 @@
-"""LLaMA-Factory: its YAML of a Trainer's arguments, with DeepSpeed's JSON."""
+"""LLaMA-Factory: its YAML of a Trainer's arguments, or the same as options, with DeepSpeed's JSON."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
 from meshwright.launch.imports.dialects.engines import WEIGHTS, with_engine
 from meshwright.launch.imports.liger import require_one_loss
+from meshwright.launch.imports.opened import opened
 from meshwright.launch.imports.optimizers import with_optimizer
-from meshwright.launch.readers.settings import LaunchSettings
+from meshwright.launch.readers.settings import LaunchSettings, Value
 from meshwright.launch.spelling import Settings
 
+_COMMANDS = ("llamafactory-cli", "lmf")
 _OWN = {"stage", "finetuning_type", "cutoff_len", "template", "dataset_dir"}
 _LORA = LoraOptions(
     rank=("lora_rank",),
@@ -21,7 +25,23 @@ _LORA = LoraOptions(
 
 
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
-    return has(*OF_A_TRAINER)(settings, keys) and bool(_OWN & keys)
+    if settings.form != "shell":
+        return has(*OF_A_TRAINER)(settings, keys) and bool(_OWN & keys)
+    named = {key.lstrip("-") for key in keys}
+    own = settings.program.rpartition("/")[2] in _COMMANDS or "finetuning_type" in named
+    return own and named >= {*OF_A_TRAINER}
+
+
+def _as_keys(read: LaunchSettings) -> LaunchSettings:
+    """The settings as YAML has them: options without dashes, and words that say yes or no."""
+    if read.form != "shell":
+        return read
+    plain = (replace(each, key=each.key.lstrip("-"), value=_yes_or_no(each.value)) for each in read.settings)
+    return replace(read, settings=tuple(plain))
+
+
+def _yes_or_no(value: Value) -> Value:
+    return {"true": True, "false": False}.get(str(value).lower(), value)
 
 
 def _translated(spelled: Spelled) -> Settings:
@@ -30,8 +50,9 @@ def _translated(spelled: Spelled) -> Settings:
     Source: hiyouga/LLaMA-Factory@ff6d4d12eeb0 src/llamafactory/model/adapter.py L337-350 (trained weights are cast to
     fp32 but with pure_bf16).
     """
-    require_one_loss(spelled.known, "liger_kernel_config")
-    known = _adapted(with_optimizer(spelled.known, "optim", spelled.notes))
+    known = opened(spelled.known, spelled.read.path)
+    require_one_loss(known, "liger_kernel_config")
+    known = _adapted(with_optimizer(known, "optim", spelled.notes))
     return with_engine(known | (WEIGHTS if known.get("pure_bf16") is True else {}), spelled)
 
 
@@ -47,5 +68,6 @@ DIALECT = Dialect(
     name="llama-factory",
     framework="LLaMA-Factory",
     holds=_holds,
+    objects=_as_keys,
     translate=_translated,
 )

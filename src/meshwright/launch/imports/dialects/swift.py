@@ -12,9 +12,10 @@ from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_setting
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.dialects.engines import STAGE, WEIGHTS, with_engine
-from meshwright.launch.imports.dialects.trainer import opened, plain_switches
+from meshwright.launch.imports.dialects.trainer import plain_switches
 from meshwright.launch.imports.liger import require_one_loss
 from meshwright.launch.imports.numbers import whole_number
+from meshwright.launch.imports.opened import opened
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.framework import Value
 from meshwright.launch.imports.adapters import LoraOptions, lora_settings
+from meshwright.launch.imports.dialects import llama_factory
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled
 from meshwright.launch.imports.dialects.engines import WEIGHTS, with_engine
 from meshwright.launch.imports.liger import require_one_loss
+from meshwright.launch.imports.opened import opened
 from meshwright.launch.imports.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
-from meshwright.launch.readers.traced import Unreadable
-from meshwright.launch.readers.trees import read_tree
 from meshwright.launch.spelling import Settings
 
 _OFF = ("false", "none", "null", "", '""', "''")
@@ -55,21 +54,6 @@ def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> 
     return _adapted(settings, name) | (WEIGHTS if half else {})
 
 
-def opened(settings: Settings, path: str) -> Settings:
-    """The arguments with those that are JSON by their keys, behind the argument's with a dot."""
-    plain: dict[str, Value] = {}
-    for key, each in settings.items():
-        if not str(each).startswith("{"):
-            plain[key] = each
-            continue
-        try:
-            inner = read_tree(path, str(each), "json").settings
-        except Unreadable as error:
-            raise InvalidInput(f"{key}: {error}") from error
-        plain |= {f"{key}.{one.key}": one.value for one in inner if one.value is not None}
-    return plain
-
-
 def plain_switches(settings: Settings) -> Settings:
     """The arguments with switches that are off as false."""
     off = {key for key, each in settings.items() if key.startswith("--") and str(each).lower() in _OFF}
@@ -95,7 +79,7 @@ def _adapted(settings: Settings, program: str) -> Settings:
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
     """Scripts that give a Trainer's arguments, with either sign between their words."""
     named = {key.lstrip("-").replace("-", "_") for key in keys if key.startswith("--")}
-    return settings.form == "shell" and named >= {*OF_A_TRAINER}
+    return settings.form == "shell" and named >= {*OF_A_TRAINER} and not llama_factory.DIALECT.holds(settings, keys)
 
 
 DIALECT = Dialect(
