@@ -103,3 +103,18 @@ def test_the_settings_of_a_program_stand_beside_those_of_accelerate(tmp_path: Pa
     question = read(tmp_path, "accelerate launch --config_file fsdp.yaml sft.py --config trl.yaml")
     assert str(question.plan) == "tp1 pp1 dp8 zero3 mbs2 m4"
     assert (question.inputs.model.name, question.inputs.job.sequence_length) == ("qwen3-8b", 2048)
+
+
+@pytest.mark.parametrize("offloaded", ["none", "cpu"])
+def test_a_configuration_of_deepspeed_has_nothing_of_fsdp(tmp_path: Path, offloaded: str) -> None:
+    engine = f"zero_stage: 3, offload_optimizer_device: {offloaded}"
+    (tmp_path / "ds.yaml").write_text(
+        f"distributed_type: DEEPSPEED\ndeepspeed_config: {{{engine}}}\nmixed_precision: bf16\nnum_processes: 8\n"
+    )
+    (tmp_path / "a.sh").write_text(
+        "accelerate launch --config_file ds.yaml sft.py --model_name_or_path Qwen/Qwen3-8B --max_length 4096 "
+        "--per_device_train_batch_size 1 --gradient_accumulation_steps 2\n"
+    )
+    question = question_of_file(tmp_path / "a.sh", Given(cluster="h100"))
+    assert (question.plan.zero, question.inputs.runtime.id) == (3, "deepspeed")
+    assert not any("fsdp" in note for note in question.notes)

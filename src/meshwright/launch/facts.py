@@ -202,6 +202,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "gradient_bucket": runtime.sharding.gradient_bucket,
         "gradients_in_fp32": inputs.gradient_bytes == 4,
         "expands_segments": runtime.memory.fragmentation_likely == 0,
+        "deepspeed_engine": runtime.family == "deepspeed",
         "deterministic": runtime.kernels.deterministic != "off",
         "gpus_per_domain": inputs.cluster.levels[0].size,
         "half": recipe.half,
