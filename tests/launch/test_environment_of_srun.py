@@ -78,4 +78,4 @@ def test_what_is_not_handed_on_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_counts_of_nodes_and_accelerators(tmp_path: Path, text: str, machines: Machines) -> None:
-    assert machines_of(read(tmp_path, text + PROGRAM)) == machines
+    assert machines_of(read(tmp_path, text + PROGRAM), []) == machines

@@ -21,6 +21,8 @@ _PER_NODE = (
     *("--nproc_per_node", "--nproc-per-node", "--num_gpus", "--gpus-per-node", "--npernode", "trainer.devices"),
     *("trainer.num_gpus_per_node", "num_gpus_per_node", "executor.ntasks_per_node"),
 )
+_INCLUDED, _HOSTFILES = ("--include", "-i"), ("--hostfile", "-H")
+"""Options of deepspeed."""
 _TASKS = ("--ntasks-per-node",)
 _RANKS = ("--num_processes", "num_processes", "-np", "--gpus", "-G")
 _OF_A_KIND = ("--gpus-per-node", "--gpus", "-G")
@@ -44,8 +46,10 @@ class Machines:
         return f"{self.ranks} GPUs" if self.ranks else "no number of GPUs"
 
 
-def machines_of(settings: LaunchSettings) -> Machines:
-    """The nodes, GPUs per node and ranks that a file names: what starts the program goes before its scheduler."""
+def machines_of(settings: LaunchSettings, notes: list[str]) -> Machines:
+    """The nodes, GPUs per node and ranks that a file names: what starts the program goes before its scheduler; notes:
+    that there is one node because nothing names more is added.
+    """
     found: dict[str, int] = {}
     for each in (*settings.launcher, *settings.settings):
         text = str(each.value)
@@ -57,6 +61,7 @@ def machines_of(settings: LaunchSettings) -> Machines:
             text = text.rpartition(":")[2]
         if text.isascii() and text.isdecimal() and 0 < len(text) < 8 and int(text):
             found[each.key] = int(text)
+    found |= _included(settings)
     if not found.keys() & {*_NODES, *_PER_NODE, *_TASKS, *_RANKS}:
         found |= _of_the_environment(settings)
     nodes = next((found[name] for name in _NODES if name in found), None)
@@ -64,6 +69,8 @@ def machines_of(settings: LaunchSettings) -> Machines:
     ranks = next((found[name] for name in _RANKS if name in found), None)
     if nodes is None and ranks is None and _starts_one_node(settings):
         nodes = 1
+        if settings.starter == "deepspeed":
+            notes.append(f"deepspeed without a hostfile or --num_nodes starts one node, here of {per_node} GPUs")
     if ranks is None and nodes and per_node:
         ranks = nodes * per_node
     if ranks is None and per_node is None:
@@ -73,9 +80,27 @@ def machines_of(settings: LaunchSettings) -> Machines:
 
 
 def _starts_one_node(settings: LaunchSettings) -> bool:
-    """Whether torchrun is told how many ranks a node has and not how many nodes: then there is one."""
+    """Whether torchrun, or deepspeed without a hostfile, is told how many ranks a node has and not how many nodes: then
+    there is one.
+
+    Source: DeepSpeed 0.19.8 launcher/runner.py, main (resources of the local machine where there is no hostfile).
+    """
     named = {each.key for each in settings.launcher}
-    return bool(named & {"--nproc_per_node", "--nproc-per-node"}) and not named & {*_NODES}
+    alone = settings.starter == "deepspeed" and "--num_gpus" in named and not named & {*_HOSTFILES}
+    return (alone or bool(named & {"--nproc_per_node", "--nproc-per-node"})) and not named & {*_NODES}
+
+
+def _included(settings: LaunchSettings) -> dict[str, int]:
+    """The counts of the devices that deepspeed is told to use, `worker-0:0,1@worker-1:0,1`, where hosts have as many.
+
+    Source: DeepSpeed 0.19.8 launcher/runner.py, parse_resource_filter.
+    """
+    named = [str(each.value) for each in settings.launcher if each.key in _INCLUDED]
+    if settings.starter != "deepspeed" or not named:
+        return {}
+    devices = [{*filter(None, host.partition(":")[2].split(","))} for host in named[-1].split("@")]
+    size, *others = {len(each) for each in devices}
+    return {"--num_nodes": len(devices), "--num_gpus": size} if size and not others else {}
 
 
 def _of_the_environment(settings: LaunchSettings) -> dict[str, int]:

@@ -152,7 +152,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     known: Settings = {each.key: each.value for each in read.settings if says(each)}  # type: ignore[misc]
     named = _fields_given(keyed)
     known |= {name: value for name, value in keyed.items() if name not in named}
-    machines = machines_of(read)
+    machines = machines_of(read, notes)
     cluster = cluster_for(machines, given.cluster)
     require_training(read)
     ranks = cluster.num_gpus if cluster else machines.ranks
