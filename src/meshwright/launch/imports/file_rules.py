@@ -9,6 +9,7 @@ from meshwright.launch.facts import Facts
 from meshwright.launch.imports.conditions import Said
 from meshwright.launch.imports.deepspeed_json import deepspeed_file, engine_settings
 from meshwright.launch.imports.demands import FileRule, demanded
+from meshwright.launch.imports.known_fields import field_rules
 from meshwright.launch.imports.misspelt import misspelt_rules
 from meshwright.launch.imports.options import option_rules
 from meshwright.launch.readers.limits import line_of, named_lines
@@ -31,7 +32,7 @@ def file_rules(
     engine = deepspeed_file(read)
     named = engine_settings(engine)
     said = _said(read, named | {f"{_DEEPSPEED}.{key}": value for key, value in named.items()} | known)
-    rules = [*option_rules(name, read, said, given), *demanded(name, said, facts)]
+    rules = [*option_rules(name, read, said, given), *field_rules(name, read), *demanded(name, said, facts)]
     if read.form != "shell" or read.absent or not said.whole:
         rules = [rule._replace(warning="") for rule in rules]
     of_engine = _rules_of_deepspeed(engine, known, facts) if engine else ()

@@ -15,7 +15,6 @@ SURE = 0.9
 STRICT = {
     "deepspeed": "deepspeed/runtime/config_utils.py L110 forbids other keys in its sections",
     "torchtitan": "fields of its configuration classes alone",
-    "torchtitan-toml": "pytorch/torchtitan v0.2.2 torchtitan/config/manager.py L167: invalid field names",
     "nanotron": "nanotron config/config.py, get_config_from_file: dacite with strict=True",
     "llm-foundry": "llmfoundry/utils/config_utils.py, make_dataclass_and_log_config: unused parameters",
     "accelerate": "accelerate commands/config/config_args.py; what stands in fsdp_config is passed over",
@@ -38,8 +37,8 @@ def misspelt_rules(
     if name == "megatron-bridge":
         known, unknown = _fields(known, table), _unknown_fields(unknown, given)
     lacking = known - {*given}
-    meant = {key: near for key in unknown if (near := _meant(key, lacking))}
-    words = ", ".join(f"{key} (nearest: {near})" for key, near in meant.items())
+    meant = {key: near for key in unknown if (near := _meant(key, lacking) or _section_meant(key, lacking))}
+    words = ", ".join(dict.fromkeys(meant.values()))
     reason = f"{words}: no setting of {table.framework}, which refuses it or runs with its default" if meant else ""
     return (FileRule(name="known_keys", kept=not meant, source=STRICT[name], keys=tuple(meant), reason=reason),)
 
@@ -63,12 +62,24 @@ def _options() -> Options:
 
 
 def _meant(key: str, known: Collection[str]) -> str:
-    """The known key of the same section that is nearly this one; empty where there is none.
+    """A key with the known one of the same section that is nearly this one; empty where there is none.
 
     >>> _meant("parallelism.tensor_paralell_degree", ["parallelism.tensor_parallel_degree", "parallelism.dp"])
-    'parallelism.tensor_parallel_degree'
+    'parallelism.tensor_paralell_degree (nearest: parallelism.tensor_parallel_degree)'
     """
     section, _, last = key.rpartition(".")
     beside = {each.rpartition(".")[2]: each for each in known if each.rpartition(".")[0] == section}
     near = difflib.get_close_matches(last, beside, n=1, cutoff=SURE)
-    return beside[near[0]] if near else ""
+    return f"{key} (nearest: {beside[near[0]]})" if near else ""
+
+
+def _section_meant(key: str, known: Collection[str]) -> str:
+    """The section of a key with the one of known keys that is nearly this one; empty where there is none.
+
+    >>> _section_meant("zero_optimisation.stage", ["zero_optimization.stage", "bf16.enabled"])
+    'zero_optimisation (nearest: zero_optimization)'
+    """
+    section = key.partition(".")[0] if "." in key else ""
+    sections = {each.partition(".")[0] for each in known if "." in each}
+    near = difflib.get_close_matches(section, sections - {section}, n=1, cutoff=SURE)
+    return f"{section} (nearest: {near[0]})" if section not in sections and near else ""
