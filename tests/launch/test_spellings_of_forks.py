@@ -187,7 +187,10 @@ def test_llama_factory_recomputes_unless_it_is_told(tmp_path: Path) -> None:
 def test_llama_factory_without_deepspeed_says_how_fsdp_is_named(tmp_path: Path) -> None:
     question = read(tmp_path, "a.yaml", LLAMA_FACTORY)
     assert question.plan.zero == 0
-    assert any("--set zero_optimization.stage=3" in each for each in question.notes)
+    assert any("--runtime accelerate --set plan.zero=3" in each for each in question.notes)
+    given = Given(cluster="1x8:h100", runtime="accelerate", values={"plan.zero": "3"})
+    sharded = question_of_file(tmp_path / "a.yaml", given)
+    assert (sharded.inputs.runtime.id, sharded.plan.zero) == ("accelerate", 3)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,11 @@ def with_engine(settings: Settings, spelled: Spelled, prefix: str = "", *, repli
     if STAGE in settings or not whole:
         return settings
     if spelled.stage is None:
-        elsewhere = "" if spelled.read.program else "; where accelerate's FSDP starts it, --set plan.zero=3"
+        elsewhere = (
+            ""
+            if spelled.read.program
+            else "; where accelerate's FSDP starts it, --runtime accelerate --set plan.zero=3"
+        )
         spelled.notes.append(f"neither `{prefix}deepspeed` nor `{prefix}fsdp`: {REPLICAS}{elsewhere}")
     return settings | {STAGE: 0, "runtime.id": "pytorch-ddp"}
 
