@@ -10,7 +10,7 @@ export NANOTRON MEGATRON_DEEPSPEED
 unexport PYTHONDONTWRITEBYTECODE
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
-.PHONY: plan test test-clients fuzz launch-files lint types check bench truth baseline audit lock fit verified readme notebooks memos recipes docs clean
+.PHONY: plan test test-clients fuzz launch-files lint types check bench truth baseline audit lock fit published verified readme notebooks memos recipes docs clean
 
 plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 	$(BIN)/meshwright plan $(EXAMPLE)
@@ -57,6 +57,9 @@ lock: $(VENV)/core ## pin what the tests run with, by hash
 
 fit: $(VENV)/core ## fit the constants that training runs alone can give, and the error bars
 	$(BIN)/python benchmarks/fit.py
+
+published: $(VENV)/core ## write what is predicted for published runs, where prices alone changed
+	$(BIN)/python benchmarks/published.py
 
 verified: $(VENV)/clients $(VENV)/torchtitan ## plans drawn anew held against PyTorch; SEED=... CASES=... MINUTES=...
 	$(BIN)/python benchmarks/verified.py $(if $(SEED),--seed $(SEED)) $(if $(CASES),--cases $(CASES)) $(if $(MINUTES),--minutes $(MINUTES))

@@ -19,22 +19,22 @@ from rich.console import Console
 import meshwright
 from meshwright.answers.document.blocks import Block, Table
 from meshwright.answers.document.terminal import terminal
-from meshwright.search.published.runs import PublishedRun, published_plans_of
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.residuals import OrderError, Residuals
 from meshwright.validation.fit.curves import Curve, curves_of
 from meshwright.validation.fit.fitting import fit_constants, leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.fit.residuals import memory_residuals, residuals_of, step_time_residuals
 from meshwright.validation.fit.unproven import unproven_coverage
-from meshwright.validation.outcomes import Outcome, outcomes_of
+from meshwright.validation.outcomes import outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.siblings import as_known, as_strangers
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.ranking import order_error_of
 from meshwright.validation.score.score import Score, score_of
 from meshwright.validation.score.screen import score_screen
+from published import PLANS, published_json
 from readme import filled
-from recipes import printed_recipes, recipe_errors
+from recipes import recipe_errors
 
 UNSEEN = Path(__file__).parent / "unseen_runs.csv"
 DOCS = Path(__file__).parents[1] / "docs"
@@ -75,7 +75,7 @@ def main() -> None:
         "memory": residuals_of(memory_residuals(worded)),
     }
     (CATALOG / "residuals_by_words.json").write_text(as_json(by_words), "utf-8")
-    (CATALOG / "published_plans.json").write_text(published_json(outcomes), "utf-8")
+    PLANS.write_text(published_json(outcomes, constants), "utf-8")
     page = DOCS / "accuracy.md"
     score = score_of(without, leave_one_source_out_coverage(without, without))
     text = filled(page.read_text("utf-8"), "left-out", printed(score))
@@ -136,24 +136,6 @@ def one_part(part: Residuals | OrderError) -> str:
     between, unseen = json.dumps(part.between.model_dump()), json.dumps(part.unseen.model_dump())
     cells = ",\n".join(json.dumps(cell) for cell in part.cells)
     return f'{{"waiting": {part.waiting}, "between": {between}, "unseen": {unseen}, "cells": [\n{cells}\n]}}'
-
-
-def published_json(outcomes: Sequence[Outcome]) -> str:
-    """How far the plans of published runs go, as a file."""
-    ran = [each for each in outcomes if each.configuration.rows[0]["fits"] != "no"]
-    runs = [
-        PublishedRun(case.plan, case.inputs, each.step_time.measured if each.step_time else None, each.configuration.id)
-        for each in ran
-        if (case := each.case)
-    ]
-    runs += [
-        PublishedRun(recipe.plan, recipe.inputs, recipe.measured_s, recipe.name or recipe.document)
-        for recipe in printed_recipes()
-    ]
-    plans = published_plans_of(runs)
-    layouts = ",\n".join(f"  {json.dumps(layout.model_dump())}" for layout in plans.layouts)
-    limits = json.dumps({"generations": plans.model_dump()["generations"]}, indent=1)
-    return f'{{\n"layouts": [\n{layouts}\n],\n{limits[2:]}\n'
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from measured_orders import schedule_orders
 from meshwright.answers.basis.conditions import THOUSANDS
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput
+from meshwright.search.published.runs import published_plans
 from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.runtime import read_runtime
@@ -248,3 +249,13 @@ def test_answers_say_how_much_less_deepseek_v3_took_on_gb300(outcomes: list[Outc
     ]
     told = str(read_runtime("megatron-bridge").assumed)
     assert f"{min(less):.0f} to {max(less):.0f} % less on GB300" in told
+
+
+def test_answers_say_what_is_predicted_for_the_runs_that_they_name(outcomes: list[Outcome]) -> None:
+    """`make published` writes it anew where prices changed."""
+    priced = {each.configuration.id: each.step_time for each in outcomes if each.step_time}
+    timed = [each for each in published_plans().layouts if each.step_time_s]
+    assert all(each.predicted_s for each in timed)
+    told = {each.run: each.predicted_s for each in timed if each.run in priced}
+    assert len(told) > len(timed) / 2
+    assert told == pytest.approx({name: priced[name].predicted for name in told}, rel=0.01)

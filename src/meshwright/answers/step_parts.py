@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from meshwright.answers.document.blocks import Table
-from meshwright.answers.pace import pace_of, pace_or_same
+from meshwright.answers.pace import longer, pace_of, pace_or_same
 from meshwright.arrays import column
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import Estimate
@@ -54,11 +54,20 @@ def why_lost(plan: Estimate, best: Estimate, most: int | None = None) -> str:
     fits = f"{plan.verdict}, " if plan.verdict < best.verdict else ""
     if not lost.parts or abs(lost.share) < LEAST_GAIN:
         return f"{fits}{pace_or_same(lost.share)}, a tie{_memory_words(lost.memory_bytes)}"
-    parts = [
-        f"{format_seconds(abs(seconds))} {'more' if seconds > 0 else 'less'} {PART_NAMES[name]}"
-        for name, seconds in named_parts(lost, most)
-    ]
+    parts = [_more_or_less(name, seconds) for name, seconds in named_parts(lost, most)]
     return f"{fits}{pace_of(lost.share)}: {', '.join(parts)}"
+
+
+def main_cause(plan: Estimate, best: Estimate, inputs: Inputs) -> str:
+    """The part of the step, as `from_peak` has them, that most of a loss or gain comes from, with its seconds; nothing
+    where the two tie.
+    """
+    if abs(longer(plan, best)) < LEAST_GAIN:
+        return ""
+    sign = 1 if plan.step_time_s > best.step_time_s else -1
+    before, after = from_peak(best, inputs), from_peak(plan, inputs)
+    name = max(after, key=lambda part: sign * (after[part] - before[part]))
+    return _more_or_less(name, after[name] - before[name])
 
 
 def named_parts(lost: Difference, most: int | None = None) -> list[tuple[str, float]]:
@@ -70,6 +79,10 @@ def named_parts(lost: Difference, most: int | None = None) -> list[tuple[str, fl
     over = sum(seconds for _, seconds in named) / lost.seconds - 1 if lost.seconds else 0.0
     offset = [each for each in rest if each[1] * lost.seconds < 0][:1] if over > UNNAMED_SHARE else []
     return named + offset
+
+
+def _more_or_less(name: str, seconds: float) -> str:
+    return f"{format_seconds(abs(seconds))} {'more' if seconds > 0 else 'less'} {ALL_NAMES[name]}"
 
 
 def _memory_words(difference: float) -> str:

@@ -44,6 +44,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import read_inputs
 from meshwright.specs.runtime import read_runtime
+from meshwright.units import format_seconds
 from strategies import inputs, llama_8b, llama_70b, mixture, question
 
 DENSE = question(llama_70b(), "8x8:h100", global_batch=256, sequence_length=8192)
@@ -167,12 +168,12 @@ def test_a_layout_names_its_fastest_run_of_the_very_job(monkeypatch: pytest.Monk
     slow, untimed = replace(PLAIN, recompute=Recompute.FULL), replace(PLAIN, vpp=2)
     runs = [
         PublishedRun(slow, DENSE, 10.1, "b"),
-        PublishedRun(PLAIN, DENSE, 10.0, "a"),
+        PublishedRun(PLAIN, DENSE, 10.0, "a", predicted_s=9.0),
         PublishedRun(PLAIN, DENSE, None, "c"),
         PublishedRun(untimed, DENSE, None, "d"),
     ]
     monkeypatch.setattr(published_layouts, "published_plans", lambda: published_plans_of(runs))
-    assert fastest_run_of(slow, DENSE) == ("a", 10.0, str(PLAIN), ())
+    assert fastest_run_of(slow, DENSE) == ("a", 10.0, 9.0, str(PLAIN), ())
     assert fastest_run_of(untimed, DENSE) is None
     assert fastest_run_of(PLAIN, DENSE.replace(job=DENSE.job.replace(global_batch=512))) is None
 
@@ -312,6 +313,8 @@ def test_the_best_plan_that_was_published_stands_beside_another_one() -> None:
     assert (published, recommended) == (True, False)
     (line,) = proven_lines(result)
     assert line.startswith(f"Published alternative: {proven.plan} is split as the fastest published run")
+    waits = proven.time.exposed_ep_s - best.time.exposed_ep_s
+    assert f" slower as predicted here ({format_seconds(waits)} more exposed expert exchange); that run took " in line
     layout = {name: getattr(proven.plan, name) for name in LAYOUT}
     alone = find(result.inputs.replace(constraints=Constraints(**layout)), top=1)
     assert proven.fit.probability >= EVEN
@@ -325,6 +328,6 @@ def test_a_recommended_plan_that_was_published_stands_alone() -> None:
     (line,) = proven_lines(result)
     assert re.fullmatch(
         r"The fastest published run of this job was split so and took [\d.]+ s with its own settings "
-        r"\(.+\): --runtime .+",
+        r"\(predicted [\d.]+ s; .+\): --runtime .+",
         line,
     )

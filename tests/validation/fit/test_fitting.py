@@ -111,5 +111,5 @@ def test_under_the_constants_of_the_file_a_run_takes_what_is_predicted_for_it_on
     for each in outcomes:
         assert each.case is not None
         assert each.step_time is not None
-        priced = step_time_under(each.case, fitted_values())
+        priced = step_time_under(each.case.plan, each.case.inputs, fitted_values())
         assert priced == pytest.approx(each.step_time.predicted, rel=1e-9)

@@ -6,6 +6,7 @@ from typing import Any
 
 from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
+from meshwright.answers.step_parts import main_cause
 from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.plan import Plan
@@ -83,7 +84,8 @@ def proven_words(result: SearchResult) -> str:
     best, proven = result.best[0], _alternative(result)
     if proven is None:
         return ""
-    slower = f"{pace(proven, best)} as predicted here"
+    cause = main_cause(proven, best, result.inputs)
+    slower = f"{pace(proven, best)} as predicted here" + (f" ({cause})" if cause else "")
     risk = f", but it is {proven.verdict} (probability of fitting {proven.fit.probability:.0%})"
     risky = risk if proven.verdict > best.verdict else ""
     ran = _ran(result)
@@ -103,7 +105,8 @@ def _ran(result: SearchResult) -> FastestRun | None:
 
 
 def _took(ran: FastestRun) -> str:
-    return f"took {format_seconds(ran.step_time_s)} with its own settings ({ran.name})"
+    predicted = f"predicted {format_seconds(ran.predicted_s)}; " if ran.predicted_s else ""
+    return f"took {format_seconds(ran.step_time_s)} with its own settings ({predicted}{ran.name})"
 
 
 def _settings(ran: FastestRun, named: Plan | None = None) -> str:

@@ -23,6 +23,8 @@ class FastestRun(NamedTuple):
     """Of its row or recipe."""
     step_time_s: float
     """As it was measured."""
+    predicted_s: float | None
+    """What is predicted for it with its own settings."""
     plan: str
     """Its plan, by name."""
     options: tuple[str, ...]
@@ -72,5 +74,7 @@ def fastest_run_of(plan: Plan, inputs: Inputs) -> FastestRun | None:
         if each.degrees == degrees and each.step_time_s:
             asked = options_of(inputs)
             own = tuple(option for option in each.options if option not in asked)
-            return FastestRun(name=each.run, step_time_s=each.step_time_s, plan=each.plan, options=own)
+            return FastestRun(
+                name=each.run, step_time_s=each.step_time_s, predicted_s=each.predicted_s, plan=each.plan, options=own
+            )
     return None

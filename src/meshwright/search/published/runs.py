@@ -63,6 +63,8 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     """The fastest of its job that was split so, by the name of its row or recipe."""
     step_time_s: float | None
     """That it was measured to take; None where no time is printed."""
+    predicted_s: float | None
+    """That is predicted for it with its own settings, under constants fitted to all runs; None as well."""
     plan: str
     """Its plan, by name."""
     options: tuple[str, ...]
@@ -78,6 +80,8 @@ class PublishedRun(NamedTuple):
     """None where no time is printed."""
     name: str = ""
     """Of its row or recipe."""
+    predicted_s: float | None = None
+    """What is predicted for it; None where that was not asked."""
 
 
 class Extent(Spec):
@@ -132,10 +136,10 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     return PublishedPlans(generations=extents_of(runs), layouts=tuple(Layout(**each) for each in known))
 
 
-def _told(run: PublishedRun) -> tuple[bool, str, float | None, str, tuple[str, ...]]:
+def _told(run: PublishedRun) -> tuple[bool, str, float | None, float | None, str, tuple[str, ...]]:
     """The fields of a layout that are its run's own."""
     recomputes_all = run.plan.recompute == Recompute.FULL
-    return recomputes_all, run.name, run.step_time_s, str(run.plan), options_of(run.inputs)
+    return recomputes_all, run.name, run.step_time_s, run.predicted_s, str(run.plan), options_of(run.inputs)
 
 
 def extents_of(runs: Iterable[PublishedRun]) -> dict[int, Extent]:

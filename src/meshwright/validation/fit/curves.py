@@ -13,6 +13,7 @@ from meshwright.arrays import FloatColumn
 from meshwright.cost.compute.slowdown import constants_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
+from meshwright.layout.plan import Plan
 from meshwright.search.stop import Progress
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.fitted import fitted_values
@@ -109,7 +110,7 @@ def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:
 def _curve(outcome: Outcome, case: Case) -> Curve:
     follows = follows_of(case.inputs)
     grid = product(TIMES, repeat=len(follows))
-    seconds = [step_time_under(case, fitted_values() | _of_groups(follows, times)) for times in grid]
+    seconds = [step_time_under(case.plan, case.inputs, fitted_values() | _of_groups(follows, times)) for times in grid]
     measured = outcome.step_time.measured if outcome.step_time else np.nan
     shape = (len(TIMES),) * len(follows)
     return Curve(outcome.configuration.dataset, follows, measured, np.array(seconds).reshape(shape))
@@ -121,7 +122,7 @@ def _of_groups(follows: Sequence[tuple[str, ...]], times: Sequence[float]) -> di
     return {name: first.get(name, 1.0) for group in follows for name in group}
 
 
-def step_time_under(case: Case, constants: Constants) -> float:
+def step_time_under(plan: Plan, inputs: Inputs, constants: Constants) -> float:
     """Seconds of a step under other values of the fitted constants."""
-    fields = {name: getattr(case.inputs, name) for name in Inputs.model_fields}
-    return estimate_each([case.plan], Refitted(**fields, values=dict(constants)))[0].step_time_s
+    fields = {name: getattr(inputs, name) for name in Inputs.model_fields}
+    return estimate_each([plan], Refitted(**fields, values=dict(constants)))[0].step_time_s

@@ -88,7 +88,7 @@ def leave_one_source_out(
 def _repriced(outcome: Outcome, constants: Constants) -> Outcome:
     if not outcome.case or not outcome.step_time:
         return outcome
-    seconds = step_time_under(outcome.case, constants)
+    seconds = step_time_under(outcome.case.plan, outcome.case.inputs, constants)
     return replace(outcome, step_time=replace(outcome.step_time, predicted=seconds))
 
 
