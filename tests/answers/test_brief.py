@@ -74,6 +74,27 @@ def assert_one_screen(text: str) -> None:
     assert max(map(len, lines)) <= 80
 
 
+EXPERTS = (
+    ("plan", "qwen3-30b-a3b", "4x8:h100", "--seq-len", "4096", "--global-batch", "512"),
+    ("plan", "qwen3-235b-a22b", "32x8:h100", "--seq-len", "4096", "--global-batch", "2048"),
+    ("plan", "deepseek-v3", "128x8:h100", "--seq-len", "4096", "--global-batch", "8192"),
+)
+
+
+@pytest.mark.parametrize(
+    "question", [EXPERTS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in EXPERTS[1:])], ids=" ".join
+)
+def test_with_experts_there_is_room_for_two_other_plans(question: tuple[str, ...]) -> None:
+    text = said(*question)
+    assert_one_screen(text)
+    assert [line[0] for line in text.splitlines() if re.match(r"\d  tp", line)][-2:] == ["2", "3"]
+
+
+def test_an_option_is_told_once() -> None:
+    """That of the best plan with all switches is not worth trying alone."""
+    assert said(*EXPERTS[0]).count("--with dispatcher=fused") == 1
+
+
 @pytest.mark.slow
 def test_what_matters_most_stays() -> None:
     """Of plans and changes some are left out, of the plan, its verdict and its time nothing."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
 from meshwright.answers.basis.assumptions import assumptions
-from meshwright.answers.document.blocks import Block, Lines
+from meshwright.answers.document.blocks import Block, Lines, Table
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.plans.legend import legend_line
 from meshwright.answers.plans.switched_plan import SwitchedPlan
-from meshwright.answers.plans.table import best_lines, front_section, ranking_table, risky_lines
+from meshwright.answers.plans.table import best_lines, front_section, ranking_lines, ranking_table, risky_lines
 from meshwright.answers.screen import KIND_NAMES, headline
 from meshwright.answers.step_parts import PART_NAMES
 from meshwright.answers.unfit.ways_to_fit import first_of_each_kind, ways_lines
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 Blocks = tuple[Block, ...]
 LINES, COLUMNS = 40, 80
 """Of one screen."""
-NAMED = 0.04
-"""Of the whole, from which a part is named."""
+NAMED, NAMED_BRIEFLY = 0.04, 0.08
+"""Of the whole, from which a part is named; in the shorter answers."""
 SHOWN = 3
 """Plans of a brief ranking."""
 MOST_COSTS = 3
@@ -48,12 +49,21 @@ class PlanLength(NamedTuple):
     legend: bool = True
     every_way: bool = True
     """Of what would fit safely; else the first of each kind."""
+    table: bool = True
+    """The ranking as a table; else a line for each plan but the best."""
+    settings: bool = True
+    """What launches set, and small parts of the step."""
 
 
 PLAN_LENGTHS = (
     PlanLength(),
-    *(PlanLength(*each, legend=False) for each in ((3, 8), (2, 8), (0, 8), (0, 6), (0, 3))),
-    PlanLength(ranked=0, front=3, legend=False, every_way=False),
+    PlanLength(legend=False),
+    PlanLength(legend=False, table=False),
+    *(
+        PlanLength(*each, legend=False, table=False, settings=False)
+        for each in ((3, 8), (2, 8), (0, 8), (0, 6), (0, 3))
+    ),
+    PlanLength(ranked=0, front=3, legend=False, every_way=False, settings=False),
 )
 """The longest first."""
 
@@ -96,37 +106,49 @@ def plan_briefs(
     at any length.
     """
     told = sorted(costs, key=lambda each: -each.faster)[:MOST_COSTS] if len(costs) > MOST_COSTS else costs
-    first = asked_lines(result.inputs), best_lines(result, told, switched)
+
+    @cache
+    def first(settings: bool) -> Lines:
+        return best_lines(result, told, switched, settings)
+
     untold = ["what every constraint costs"] if len(costs) > len(told) else []
     for each in PLAN_LENGTHS:
         shown = ways if each.every_way or ways is None else first_of_each_kind(ways)
         rest = ["every way to fit"] if len(shown or ()) < len(ways or ()) else []
-        yield *first, *ways_lines(shown), *_plan_brief(result, front, untold + rest, top or each.ranked, each)
+        rest += ["what launches set"] if first(each.settings) != first(True) else []
+        length = each._replace(ranked=top, table=True) if top else each
+        best = asked_lines(result.inputs), first(each.settings)
+        yield *best, *ways_lines(shown), *_plan_brief(result, front, untold + rest, length)
 
 
 def _plan_brief(
     result: SearchResult,
     front: Sequence[Estimate],
     untold: Sequence[str],
-    ranked: int,
     length: PlanLength,
 ) -> Blocks:
-    best, inputs = result.best[0], result.inputs
+    best, inputs, ranked = result.best[0], result.inputs, length.ranked
     rest = len(result.best[ranked or 1 :]) + len(result.other_splits)
     plans = [f"{rest} more plan{'s' * (rest > 1)}"] if rest else []
     more = listed(["memory and time in full", *plans, *untold, f"all {len(assumptions(inputs))} assumptions"])
     return (
-        *([ranking_table(result.best[:ranked], best, inputs, most=1)] if ranked else []),
+        *([_ranking(result, ranked, length.table)] if ranked else []),
         *risky_lines(result, ranked),
         *front_section(front, length.front),
         Lines(
             (
-                *part_lines(best),
+                *part_lines(best, NAMED if length.settings else NAMED_BRIEFLY),
                 *legend_lines(best, length.legend),
                 f"{result.counts}. --more prints {more}.",
             )
         ),
     )
+
+
+def _ranking(result: SearchResult, ranked: int, table: bool) -> Table | Lines:
+    """The first plans, as a table or a line for each but the best one."""
+    shown, best, inputs = result.best[:ranked], result.best[0], result.inputs
+    return ranking_table(shown, best, inputs, most=1) if table else ranking_lines(shown, best, inputs)
 
 
 def asked_lines(inputs: Inputs) -> Lines:
@@ -135,15 +157,15 @@ def asked_lines(inputs: Inputs) -> Lines:
     return Lines((*headline(inputs).lines, *([f"Assumed: {assumed}"] if assumed else [])))
 
 
-def part_lines(estimate: Estimate) -> tuple[str, str]:
-    """Where the memory of the worst stage and the time of a step go."""
+def part_lines(estimate: Estimate, least: float = NAMED) -> tuple[str, str]:
+    """Where the memory of the worst stage and the time of a step go; least: the share of the whole that is named."""
     memory, time = estimate.memory, estimate.time._asdict()
     compute = {KIND_NAMES[kind]: seconds for kind, seconds in estimate.compute._asdict().items()}
     rest = {PART_NAMES[name]: seconds for name, seconds in time.items() if name != "compute_s"}
     sizes = {name.replace("_", " "): float(size) for name, size in memory._asdict().items()}
     return (
-        f"Memory of stage {estimate.worst_stage}, {format_gib(memory.device)}: {_shares(sizes, memory.device)}",
-        f"Step time, {format_seconds(estimate.step_time_s)}: {_shares(compute | rest, estimate.step_time_s)}",
+        f"Memory of stage {estimate.worst_stage}, {format_gib(memory.device)}: {_shares(sizes, memory.device, least)}",
+        f"Step time, {format_seconds(estimate.step_time_s)}: {_shares(compute | rest, estimate.step_time_s, least)}",
     )
 
 
@@ -152,9 +174,9 @@ def legend_lines(estimate: Estimate, whole: bool) -> tuple[str]:
     return (legend_line(str(estimate.plan)) if whole else 'meshwright legend "NAME" explains a plan\'s name.',)
 
 
-def _shares(parts: Mapping[str, float], whole: float) -> str:
+def _shares(parts: Mapping[str, float], whole: float, least: float) -> str:
     """The parts of a whole that are large enough to name, the largest first, and the rest."""
-    named = {name: part / whole for name, part in parts.items() if part >= NAMED * whole}
+    named = {name: part / whole for name, part in parts.items() if part >= least * whole}
     words = [f"{share:.0%} {name}" for name, share in sorted(named.items(), key=lambda each: -each[1])]
     rest = 1 - sum(named.values())
     return ", ".join([*words, f"{rest:.0%} other"] if rest >= 0.005 else words)

@@ -309,7 +309,7 @@ def test_gradients_of_experts_have_lines_of_their_own(name: str) -> None:
     text = words([*document(name).blocks])
     assert ("that hold the same experts: " in text) == bool(own)
     assert ("so its gradients need no sum over ranks" in text) == (experts and not own)
-    assert ("router's scores" in text) == ("With even routing" in text) == experts
+    assert ("router's scores" in text) == ("with even routing" in text) == experts
 
 
 @pytest.mark.parametrize("name", FITTING)

@@ -84,8 +84,8 @@ def routing_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
         return []
     even, said = imbalance.even, "as you asked"
     if inputs.routes_as_usual:
-        said = f"which is usual in training ({imbalance.least:.2f} to {imbalance.most:.2f} in 8 of 10 runs)"
+        said = f"as is usual ({imbalance.least:.2f} to {imbalance.most:.2f} in 8 of 10 runs)"
     return [
-        f"The busiest rank gets {imbalance.assumed:.2f} times the mean number of tokens, {said}. With even routing, as "
-        f"in benchmarks: {format_seconds(even.step_time_s)} a step, {format_gib(even.memory.device)}, {even.verdict}"
+        f"The busiest rank gets {imbalance.assumed:.2f} times the mean tokens, {said}; with even routing, as in "
+        f"benchmarks: {format_seconds(even.step_time_s)} a step, {format_gib(even.memory.device)}, {even.verdict}"
     ]

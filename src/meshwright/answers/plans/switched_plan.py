@@ -40,6 +40,11 @@ class SwitchedPlan(NamedTuple):
     gain: float
     """Share of the recommended plan's step that it saves."""
 
+    @property
+    def with_options(self) -> tuple[str, ...]:
+        """The options as a command takes them."""
+        return tuple(f"--with {each}" for each in self.options)
+
 
 def switched_plan(result: SearchResult, progress: Progress | None = None) -> SwitchedPlan | None:
     """The best plan with the fused dispatcher, fused products of experts and every overlap that the runtime has a
@@ -75,14 +80,18 @@ def switched_plan(result: SearchResult, progress: Progress | None = None) -> Swi
     )
 
 
-def switched_lines(switched: SwitchedPlan | None, best: Estimate) -> list[str]:
-    """The plan with what it gains over the recommended one, and what it needs; nothing where there is none."""
+def switched_lines(switched: SwitchedPlan | None, best: Estimate, with_flags: bool = True) -> list[str]:
+    """The plan with what it gains over the recommended one, and what it needs; nothing where there is none.
+
+    with_flags: and what the launch sets for it.
+    """
     if switched is None:
         return []
-    estimate, options = switched.estimate, " ".join(f"--with {each}" for each in switched.options)
+    estimate, options = switched.estimate, " ".join(switched.with_options)
+    flags = f" ({switched.flag})" if with_flags else ""
     library = f" It needs {switched.library} installed on every node." if switched.library else ""
     takes = f"{format_seconds(estimate.step_time_s)} a step, {pace(estimate, best)}"
-    return [f"Faster setup: {options} ({switched.flag}); the best plan is then {estimate.plan}: {takes}.{library}"]
+    return [f"Faster setup: {options}{flags}; the best plan is then {estimate.plan}: {takes}.{library}"]
 
 
 def switched_entry(switched: SwitchedPlan | None) -> dict[str, Any]:

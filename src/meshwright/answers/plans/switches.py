@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -97,12 +98,14 @@ def switches_of(estimate: Estimate, inputs: Inputs) -> Switches:
     return Switches(len(possible), tuple(sorted(faster, key=lambda each: -each.gain)))
 
 
-def switch_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
-    """The switch to try first, with what it gains and needs; nothing where none is worth a run."""
+def switch_lines(estimate: Estimate, inputs: Inputs, told: Sequence[str] = (), with_flags: bool = True) -> list[str]:
+    """The switch to try first, with what it gains and needs; nothing where none is worth a run, or where it is among
+    the options that are told otherwise. with_flags: and what the launch sets for it.
+    """
     first = switches_of(estimate, inputs).first
-    if first is None:
+    if first is None or first.option in told:
         return []
-    flag = f" ({first.flag})" if first.flag else ""
+    flag = f" ({first.flag})" if first.flag and with_flags else ""
     faster = f"{first.condition}it makes this plan {pace(first.estimate, estimate)}, and may help another plan more"
     return [f"Worth trying: {first.option}{flag}; {faster}.{first.needs}"]
 

@@ -36,6 +36,7 @@ from meshwright.search.find import SearchResult
 from meshwright.search.many_searches.constraint_costs import ConstraintCost
 from meshwright.search.published.runs import unpublished
 from meshwright.specs.inputs import Inputs
+from meshwright.units import format_gib, format_seconds
 
 if TYPE_CHECKING:
     from meshwright.search.many_searches.remedies import Remedy
@@ -125,9 +126,15 @@ def plan_summary(
 
 
 def best_lines(
-    result: SearchResult, costs: Sequence[ConstraintCost] = (), switched: SwitchedPlan | None = None
+    result: SearchResult,
+    costs: Sequence[ConstraintCost] = (),
+    switched: SwitchedPlan | None = None,
+    with_settings: bool = True,
 ) -> Lines:
-    """The best plan with its verdict, and why it is recommended; costs, switched: as `plan_screen` has them."""
+    """The best plan with its verdict, and why it is recommended; costs, switched: as `plan_screen` has them.
+
+    with_settings: and what launches set for what is faster, and what the published run that is named had.
+    """
     best, inputs = result.best[0], result.inputs
     title = "Best plan" if best.verdict == Verdict.SAFE else "No plan fits safely; the least risky"
     lines = (
@@ -136,11 +143,11 @@ def best_lines(
         *routing_lines(best, inputs),
         step_time_line(best, inputs),
         *tie_lines(result),
-        *proven_lines(result),
+        *proven_lines(result, with_settings),
         *warnings(result),
         *constraint_lines(result, costs),
-        *switch_lines(best, inputs),
-        *switched_lines(switched, best),
+        *switch_lines(best, inputs, switched.with_options if switched else (), with_settings),
+        *switched_lines(switched, best, with_settings),
     )
     return Lines(lines)
 
@@ -187,8 +194,23 @@ def ranking_table(
         )
         for number, estimate in enumerate(ranked, first)
     )
-    note = UNTESTED if any(unpublished(each.plan, inputs) for each in ranked) else ""
-    return Table(("#", "plan", *SPEED_COLUMNS, against), rows, "rlrrrl", note=note)
+    return Table(("#", "plan", *SPEED_COLUMNS, against), rows, "rlrrrl", note=_untested_note(ranked, inputs))
+
+
+def ranking_lines(ranked: Sequence[Estimate], best: Estimate, inputs: Inputs) -> Lines:
+    """The same plans but for the best one, each in a line with the part of the step that decided."""
+    lines = [
+        f"{number}  {each.plan}: {format_seconds(each.step_time_s)}, {format_gib(each.memory.device)}, "
+        f"{_marks(each, inputs)}{why_lost(each, best, most=1)}"
+        for number, each in enumerate(ranked, 1)
+        if each is not best
+    ]
+    note = _untested_note(ranked, inputs)
+    return Lines((*lines, *([note] if note else [])))
+
+
+def _untested_note(ranked: Sequence[Estimate], inputs: Inputs) -> str:
+    return UNTESTED if any(unpublished(each.plan, inputs) for each in ranked) else ""
 
 
 def _marks(estimate: Estimate, inputs: Inputs) -> str:

@@ -60,15 +60,15 @@ def fastest_lines(result: SearchResult) -> list[str]:
     ]
 
 
-def proven_lines(result: SearchResult) -> list[str]:
+def proven_lines(result: SearchResult, with_settings: bool = True) -> list[str]:
     """The best plan that is split as the fastest published run of the model, where the recommended one is not; what
-    that run took, where it is.
+    that run took, where it is. with_settings: and the plan and options to ask about that run with.
     """
     words, ran = proven_words(result), _ran(result)
     line = f"Published alternative: {words}" if words else ""
     if ran:
         line = line or f"The fastest published run of this job was split so and {_took(ran)}"
-        settings = _settings(ran, (_alternative(result) or result.best[0]).plan)
+        settings = _settings(ran, (_alternative(result) or result.best[0]).plan) if with_settings else ""
         line += f": {settings}" if settings else ""
     return [f"{line}.".replace("`", "")] if line else []
 
@@ -79,13 +79,15 @@ def published_run_words(result: SearchResult) -> str:
     return f"The published run {ran.name}: {_settings(ran)}." if ran else ""
 
 
-def proven_words(result: SearchResult) -> str:
-    """The same as a clause, with the plan as code; nothing where the recommended one is split so."""
+def proven_words(result: SearchResult, with_cause: bool = True) -> str:
+    """The same as a clause, with the plan as code; nothing where the recommended one is split so. with_cause: and the
+    part of the step that makes it slower.
+    """
     best, proven = result.best[0], _alternative(result)
     if proven is None:
         return ""
-    cause = main_cause(proven, best, result.inputs)
-    slower = f"{pace(proven, best)} as predicted here" + (f" ({cause})" if cause else "")
+    cause = main_cause(proven, best, result.inputs) if with_cause else ""
+    slower = f"predicted {pace(proven, best)}" + (f" ({cause})" if cause else "")
     risk = f", but it is {proven.verdict} (probability of fitting {proven.fit.probability:.0%})"
     risky = risk if proven.verdict > best.verdict else ""
     ran = _ran(result)

@@ -147,7 +147,7 @@ def _speed_up(memo: Memo) -> tuple[str, str]:
 def equal_plans(memo: Memo) -> tuple[str, str] | None:
     """How many plans predictions cannot tell from the recommended one, why it is this one, and which was published."""
     search, best, fastest = memo.search, memo.best, memo.search.fastest
-    proven = [words] if (words := proven_words(search)) else []
+    proven = [words] if (words := proven_words(search, with_cause=False)) else []
     if fastest is None or search.equal == 1:
         return ("none as fast", proven[0]) if proven else None
     count = plural(search.equal - 1, "other plan")
