@@ -14,8 +14,10 @@ from meshwright.search.published.runs import unpublished
 from meshwright.specs.residuals import without_source
 from meshwright.units import format_gib, format_seconds
 
-SAVING = ("recompute", "recompute_layers", "zero", "micro_batch")
+OF_LAYOUT = ("recompute", "recompute_layers", "micro_batch")
 """Knobs that change what a rank keeps, and not which layout it is of."""
+SAVING = (*OF_LAYOUT, "zero")
+"""Those that change what a rank keeps."""
 Words = tuple[str, str]
 """A title and a text."""
 
@@ -39,16 +41,19 @@ def _memory(memo: Memo) -> Words | None:
 
 
 def _way_out(memo: Memo) -> str:
-    """The change of the plan, or the other proven plan of the search, that costs least of those that fit in 99 of 100
-    runs; nothing where there is none.
+    """Of what fits in 99 of 100 runs that which costs least: a change that keeps the layout and frees as much as such
+    runs differ by, else any change of the plan or other proven plan of the search; nothing where there is none.
     """
-    best, search = memo.best, memo.search
-    changes = [(each.change, each.estimate) for each in memo.sensitivity.changes if each.knob in SAVING]
+    best, search, fit = memo.best, memo.search, memo.best.fit
+    changes = [each for each in memo.sensitivity.changes if each.knob in SAVING]
     plans = [("", each) for each in (*search.best[1:], *search.other_splits)]
-    safer = [each for each in (*changes, *plans) if _is_safer(each[1], memo)]
+    safer = [each for each in (*((of.change, of.estimate) for of in changes), *plans) if _is_safer(each[1], memo)]
     if not safer:
         return ""
-    change, other = min(safer, key=lambda each: each[1].step_time_s)
+    kept = {of.change for of in changes if of.knob in OF_LAYOUT}
+    enough = best.memory.device - (fit.most_bytes - fit.least_bytes)
+    clearly = [each for each in safer if each[0] in kept and each[1].memory.device <= enough]
+    change, other = min(clearly or safer, key=lambda each: each[1].step_time_s)
     slower, freed = longer(other, best), best.memory.device - other.memory.device
     step = f"{percent(abs(slower))} {'longer' if slower >= 0 else 'shorter'}"
     if change:
