@@ -279,3 +279,20 @@ def test_the_head_shows_what_collectives_reach_of_each_level(cluster: str, said:
 
 def test_the_head_of_one_accelerator_shows_no_links() -> None:
     assert not any("Links" in line for line in headline(question(llama_8b(), "1x1:h100")).lines)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "told"),
+    [
+        ("8xgb200-nvl72", " (8 trays in 1 rack of 18)"),
+        ("gb300-nvl72", " (18 trays in 1 rack of 18)"),
+        ("19x4:gb200", " (19 trays in 2 racks of 18)"),
+        ("12x72:gb300", ""),
+        ("16xdgx-h100", ""),
+    ],
+)
+def test_the_first_line_says_in_how_many_racks_the_nodes_stand(cluster: str, told: str) -> None:
+    """Eight times the name of a rack are eight trays of it."""
+    inputs = question(llama_8b(), cluster, global_batch=864)
+    first, *_ = headline(inputs).lines
+    assert first.rpartition("**")[2] == told

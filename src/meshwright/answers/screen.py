@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Tone, Toned
 from meshwright.answers.step_parts import BAR, PART_NAMES
-from meshwright.answers.words import job_details, sequences
+from meshwright.answers.words import job_details, rack_words, sequences
 from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
@@ -86,7 +86,8 @@ def headline(inputs: Inputs) -> Lines:
     several = cluster.num_gpus > 1
     return Lines(
         (
-            f"{model_words(inputs)} on **{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}**",
+            f"{model_words(inputs)} on **{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}**"
+            f"{rack_words(cluster)}",
             *([f"Links per GPU, one direction: {_reached_links(cluster)}"] if several else []),
             *([f"**{unknown}**"] if (unknown := unknown_host(cluster)) else []),
             f"{job_words(inputs)}, {_runtime_words(inputs)}",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from meshwright.layout.plan import Plan
 from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.choices import Recompute
+from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
+from meshwright.specs.topology import scale_up_block
 from meshwright.units import format_count
 
 PRETRAINED, TUNED = 10**12, 10**9
@@ -66,6 +68,22 @@ def plural(count: int, one: str, many: str = "") -> str:
     ('1 stage', '4 stages', '2 batches')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def rack_words(cluster: Cluster) -> str:
+    """In how many racks the nodes of a cluster stand, behind a space, where a scale-up domain spans nodes (NVL72); of
+    any other nothing.
+
+    >>> from meshwright.specs.reading.cluster import read_cluster
+    >>> rack_words(read_cluster("8xgb200-nvl72")), rack_words(read_cluster("64x4:gb200"))
+    (' (8 trays in 1 rack of 18)', ' (64 trays in 4 racks of 18)')
+    """
+    accelerator, nodes, each = cluster.accelerator, cluster.num_nodes, cluster.gpus_per_node
+    trays, block = accelerator.scale_up_domain // each, scale_up_block(accelerator, nodes, each)
+    if trays <= 1 or not accelerator.domain_spans_nodes or cluster.levels[0].size != min(block, cluster.num_gpus):
+        return ""
+    racks = -(-cluster.num_gpus // block)
+    return f" ({plural(nodes, 'tray')} in {plural(racks, 'rack')} of {trays})"
 
 
 def job_details(inputs: Inputs) -> str:

@@ -84,7 +84,9 @@ def test_a_catalogue_name_with_and_without_nodes() -> None:
 def test_part_of_a_catalogued_cluster_says_so() -> None:
     trays = read_cluster("4xgb200-nvl72")
     assert trays.num_gpus == 16
-    assert "Nodes: 4, where the catalogued dgx-gb200 has 18." in trays.assumptions
+    told = "Nodes: 4, where the catalogued dgx-gb200 has 18; 4 racks are 72xdgx-gb200."
+    assert told in trays.assumptions
+    assert read_cluster("72xdgx-gb200").num_gpus == 4 * read_cluster("gb200-nvl72").num_gpus
 
 
 def test_a_shared_adapter_is_divided_among_the_accelerators() -> None:

@@ -29,7 +29,7 @@ from meshwright.answers.plans.switched_plan import switched_entry
 from meshwright.answers.records import document_of, fields_of, priced_plan
 from meshwright.answers.screen import constraint_words
 from meshwright.answers.unfit.ways_to_fit import ways_entry
-from meshwright.answers.words import job_details, sequences
+from meshwright.answers.words import job_details, rack_words, sequences
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import active_parameter_count, parameter_count
 from meshwright.units import format_count
@@ -60,8 +60,8 @@ def subtitle(inputs: Inputs) -> str:
     active = f", {format_count(active_parameter_count(model))} active" if model.is_moe else ""
     return (
         f"{format_count(parameter_count(model))} parameters{active}; {cluster.num_nodes} x {cluster.gpus_per_node} "
-        f"accelerators; {sequences(job.global_batch)} of {job.sequence_length} tokens a step; {job.precision}"
-        f"{job_details(inputs)}; {inputs.runtime.id}{constraint_words(inputs)}"
+        f"accelerators{rack_words(cluster)}; {sequences(job.global_batch)} of {job.sequence_length} tokens a step; "
+        f"{job.precision}{job_details(inputs)}; {inputs.runtime.id}{constraint_words(inputs)}"
     )
 
 

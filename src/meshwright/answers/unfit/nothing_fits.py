@@ -9,6 +9,7 @@ from meshwright.answers.basis.host_memory import host_bytes
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.progress.looking import what_would_fit
 from meshwright.answers.records import document_of, priced_plan
+from meshwright.answers.words import rack_words
 from meshwright.cost.memory.parameters import sharded_expert_parameters
 from meshwright.cost.routing import routed_experts
 from meshwright.errors import MeshwrightError, NothingFits, Stopped
@@ -97,9 +98,10 @@ def shortfall_words(result: SearchResult) -> str:
     inputs, leanest, fit = result.inputs, result.leanest, result.leanest.fit
     unknown = unknown_host(inputs.cluster)
     return (
-        f"none of the {result.legal:,} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the one that "
-        f"needs least memory, {leanest.plan}, needs {format_gib(fit.needed_bytes)}, and "
-        f"{inputs.cluster.accelerator.id} has {format_gib(fit.visible_bytes)}.{assumed_words(inputs)}"
+        f"none of the {result.legal:,} legal plans of {inputs.model.name} fits on "
+        f"{inputs.cluster.name}{rack_words(inputs.cluster)}: the one that needs least memory, {leanest.plan}, "
+        f"needs {format_gib(fit.needed_bytes)}, and {inputs.cluster.accelerator.id} has "
+        f"{format_gib(fit.visible_bytes)}.{assumed_words(inputs)}"
         f"{' ' if unknown else ''}{unknown}"
     )
 

@@ -166,9 +166,16 @@ def _from_count(text: str, nodes: str, name: str) -> Described:
     if count == 0:
         raise InvalidInput(f"{quoted(text)} is an empty cluster: nodes start at 1; nearest: 1x{id_}")
     entry = catalog.load("clusters", id_)
-    part = [] if entry["nodes"] in (1, count) else [f"Nodes: {count}, where the catalogued {id_} has {entry['nodes']}."]
+    part = [_part_of(id_, count, entry)] if entry["nodes"] not in (1, count) else []
     changed = {"nodes": count, "name": f"{count}x{id_}", "assumed": [*entry.get("assumed", ()), *part]}
     return entry | changed, f"cluster {text!r}"
+
+
+def _part_of(id_: str, nodes: int, entry: Mapping[str, Any]) -> str:
+    """That a cluster has other nodes than the catalogued one; of a rack, what as many racks are called."""
+    rack = read_accelerator(entry["accelerator"]).domain_spans_nodes
+    racks = f"; {nodes} racks are {nodes * entry['nodes']}x{id_}" if rack else ""
+    return f"Nodes: {nodes}, where the catalogued {id_} has {entry['nodes']}{racks}."
 
 
 def _is(kind: catalog.Kind, name: str) -> bool:
