@@ -25,7 +25,7 @@ from meshwright.answers.memo.sections.risk import OF_LAYOUT, risk_words
 from meshwright.answers.memo.sections.scaling import _other_axes
 from meshwright.answers.memo.unfit import unfit, unfit_document
 from meshwright.answers.plans.switches import WORTH, library_of, newly_set
-from meshwright.answers.plans.ties import tied_share
+from meshwright.answers.plans.ties import preferred_words, tied_share
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
 from meshwright.answers.unfit.nothing_fits import change_words
 from meshwright.answers.words import capitalised
@@ -400,7 +400,9 @@ def test_plans_that_cannot_be_told_apart_differ_by_no_more_than_is_said(name: st
     assert search.fastest
     assert search.best[0].step_time_s <= search.fastest.step_time_s * (1 + tied_share(search)) * (1 + 1e-9)
     text = words(signed(name))
-    assert (f"within {tied_share(search):.1%}, closer than predictions can tell" in text) == (search.equal > 1)
+    within, closer = f"within {tied_share(search):.1%}", ", closer than predictions can tell"
+    assert (within in text) == (search.equal > 1)
+    assert (f"{within}{closer}" in text) == (search.equal > 1 and not preferred_words(search))
     assert "If it does:" not in text
     assert "(the most: none)" not in words([*document(name).blocks])
 

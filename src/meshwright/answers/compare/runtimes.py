@@ -15,7 +15,7 @@ from meshwright.answers.launch.unlaunched import MARK, unlaunched
 from meshwright.answers.launch.unlaunched import mark_words as unlaunched_words
 from meshwright.answers.pace import pace
 from meshwright.answers.plans.table import plan_document
-from meshwright.answers.plans.ties import reasons
+from meshwright.answers.plans.ties import preferred_words, reasons
 from meshwright.answers.records import document_of, fields_of
 from meshwright.answers.screen import (
     SPEED_COLUMNS,
@@ -220,10 +220,12 @@ def crossover_lines(crossing: Crossover) -> list[str]:
 def _recommended_lines(results: dict[str, SearchResult], crossing: Crossover) -> list[str]:
     """Why the table has another plan of the runtime that is predicted fastest; nothing where it has that one."""
     fastest, inputs = crossing.fastest.estimate, crossing.fastest.inputs
-    best = results[inputs.runtime.id].best[0]
+    result = results[inputs.runtime.id]
+    best = result.best[0]
     if fastest.step_time_s >= best.step_time_s:
         return []
-    lost = f"it is {pace(best, fastest)} than the fastest, closer than predictions can tell"
+    tied = "" if preferred_words(result) else ", closer than predictions can tell"
+    lost = f"it is {pace(best, fastest)} than the fastest{tied}"
     return [
         f"The table has the plan that meshwright plan recommends for {inputs.runtime.id}, {best.plan}: {lost}, but "
         f"{reasons(best, fastest, inputs)}."

@@ -23,8 +23,11 @@ def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> l
     if costs or not given:
         return idle + [_cost(each, result.best[0], result.inputs) for each in costs]
     if len(given) == 1:
-        return [*idle, f"{options_of(result.inputs, given)[0]} costs nothing: no plan without it is better."]
-    return [*idle, "The constraints cost nothing: no plan is better without one of them, or without all."]
+        return [
+            *idle,
+            f"{options_of(result.inputs, given)[0]} costs nothing: what is recommended without it is no faster.",
+        ]
+    return [*idle, "The constraints cost nothing: what is recommended without one of them, or all, is no faster."]
 
 
 def _idle(inputs: Inputs) -> list[str]:

@@ -15,7 +15,7 @@ from meshwright.search.find import SearchResult
 from meshwright.search.published.layouts import FastestRun, fastest_run_of, has_published_layout, is_known_to_work
 from meshwright.search.published.runs import Unpublished, is_published, unpublished
 from meshwright.search.ranking.rank import rank_time_s
-from meshwright.search.ranking.ties import AXES, complexity, share_of_layouts, share_of_ties, tied_within
+from meshwright.search.ranking.ties import AXES, complexity, share_of_ties, tied_within
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
@@ -38,15 +38,25 @@ def tie_lines(result: SearchResult) -> list[str]:
     best, fastest = result.best[0], result.fastest
     if fastest is None or result.equal == 1:
         return []
-    within = (
-        f"{result.equal:,} plans are within {tied_share(result):.1%} of the fastest{wider_words(result)}, closer than "
-        "predictions can tell"
-    )
+    share = tied_share(result)
+    within = f"{result.equal:,} plans are within {share:.1%} of the fastest, closer than predictions can tell"
     if fastest.plan == best.plan:
         return [f"{within}. This one is the fastest of them."]
-    text = f"{within}. This one {reasons(best, fastest, result.inputs)}."
+    why = reasons(best, fastest, result.inputs)
+    text = preferred_words(result) or f"{within}. This one {why}."
     slower = best.step_time_s > fastest.step_time_s
     return [text, f"Predicted fastest: {fastest.plan}, {pace(fastest, best)}."] if slower else [text]
+
+
+def preferred_words(result: SearchResult) -> str:
+    """That the recommended plan is preferred to a faster one that predictions can tell from it, or to one that no
+    published run is like, and why; nothing where it is neither (`search.ranking.ties.tied_rows`).
+    """
+    best, inputs = result.best[0], result.inputs
+    if tied_share(result) <= share_of_ties(inputs):
+        return ""
+    run = " because it has been run before" if _run_before(best, result.fastest or best, inputs) else ""
+    return f"Preferred{run}, not as the fastest: this plan {reasons(best, result.fastest or best, inputs)}."
 
 
 def fastest_lines(result: SearchResult) -> list[str]:
@@ -54,10 +64,10 @@ def fastest_lines(result: SearchResult) -> list[str]:
     best, fastest = result.best[0], result.fastest
     if fastest is None or best.step_time_s <= fastest.step_time_s:
         return []
-    return [
-        f"This is not the predicted fastest: {fastest.plan} is {pace(fastest, best)}, closer than predictions can "
-        f"tell. This one {reasons(best, fastest, result.inputs)}."
-    ]
+    faster = f"This is not the predicted fastest: {fastest.plan} is {pace(fastest, best)}"
+    if preferred := preferred_words(result):
+        return [f"{faster}. {preferred}"]
+    return [f"{faster}, closer than predictions can tell. This one {reasons(best, fastest, result.inputs)}."]
 
 
 def proven_lines(result: SearchResult, with_settings: bool = True) -> list[str]:
@@ -129,21 +139,6 @@ def tied_share(result: SearchResult) -> float:
     return tied_within(float(rank_time_s(best) / rank_time_s(fastest)) - 1, published, inputs)
 
 
-def wider_words(result: SearchResult) -> str:
-    """Why that share is not the usual one, in brackets; nothing where it is.
-
-    Either no run is of the kind of the fastest plan, so that a published one takes its place, or the recommended one
-    has the layout of a published run, which models with experts allow for (`search.ties.tied_rows`).
-    """
-    inputs, share, usual = result.inputs, tied_share(result), share_of_ties(result.inputs)
-    if share <= usual:
-        return ""
-    fastest = Plans.of([(result.fastest or result.best[0]).plan])
-    untested = not is_published(fastest, inputs).item() and share != share_of_layouts(inputs)
-    why = "no published run is of the fastest plan's kind" if untested else "this one is split as a published run"
-    return f" (wider than the usual {usual:.1%}, as {why})"
-
-
 def most_published(each: Unpublished) -> str:
     """How far published runs go, in brackets; nothing where there is none."""
     return "" if each.most == "none" else f" (the most: {each.most})"
@@ -155,6 +150,12 @@ def unpublished_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
         f"Untested: no published run has {each.what}{most_published(each)}."
         for each in unpublished(estimate.plan, inputs)
     ]
+
+
+def _run_before(best: Estimate, fastest: Estimate, inputs: Inputs) -> bool:
+    """Whether runs were like a plan that are not like another one."""
+    known, other = is_known_to_work(Plans.of([best.plan, fastest.plan]), inputs)
+    return bool(known and not other) or bool(unpublished(fastest.plan, inputs) and not unpublished(best.plan, inputs))
 
 
 def reasons(best: Estimate, fastest: Estimate, inputs: Inputs) -> str:

@@ -16,7 +16,7 @@ from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.mitigation import mitigation_words
 from meshwright.answers.memo.sections.risk import risk_words
 from meshwright.answers.pace import pace
-from meshwright.answers.plans.ties import proven_words, reasons, tied_share
+from meshwright.answers.plans.ties import preferred_words, proven_words, reasons, tied_share
 from meshwright.answers.screen import TONES
 from meshwright.answers.unfit.nothing_fits import HOPELESS, change_words, remedy_words
 from meshwright.answers.words import SIGNATURE, accelerators, in_words, percent, plural, times, told_tokens
@@ -151,7 +151,8 @@ def equal_plans(memo: Memo) -> tuple[str, str] | None:
     if fastest is None or search.equal == 1:
         return ("none as fast", proven[0]) if proven else None
     count = plural(search.equal - 1, "other plan")
-    told = [f"within {tied_share(search):.1%}, closer than predictions can tell"]
+    within = f"within {tied_share(search):.1%}"
+    told = [within if preferred_words(search) else f"{within}, closer than predictions can tell"]
     if fastest.plan == best.plan:
         told.append("this one is the fastest of them")
     else:
