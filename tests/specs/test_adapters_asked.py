@@ -44,16 +44,18 @@ def test_a_job_takes_modules_as_they_are_written() -> None:
     [
         ("llama-3.1-8b", "megatron-core", {}, "not priced under megatron-core; use accelerate or pytorch-ddp"),
         ("llama-3.1-8b", "accelerate", {"precision": "fp8"}, "beside bf16 weights, not fp8; use bf16"),
-        ("mixtral-8x7b", "accelerate", {}, "which mixtral-8x7b is not"),
-        ("deepseek-v3", "accelerate", {}, "which deepseek-v3 is not"),
-        ("gpt2-xl", "accelerate", {}, "which gpt2-xl is not"),
+        ("mixtral-8x7b", "accelerate", {}, "under any runtime, for dense models .*, and mixtral-8x7b is none"),
+        ("mixtral-8x7b", "megatron-core", {}, "under any runtime, for dense models .*, and mixtral-8x7b is none"),
+        ("deepseek-v3", "accelerate", {}, "and deepseek-v3 is none; leave them out"),
+        ("gpt2-xl", "accelerate", {}, "and gpt2-xl is none; leave them out"),
     ],
 )
 def test_what_is_not_priced_is_refused_with_the_way_out(
     model: str, runtime: str, job: dict[str, object], what: str
 ) -> None:
-    with pytest.raises(InvalidSpec, match=what):
+    with pytest.raises(InvalidSpec, match=what) as refused:
         read_inputs(model, "1x8:h100", _job(**job), runtime)
+    assert len(refused.value.faults) == 1
 
 
 def test_compiled_layers_are_refused() -> None:

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 SEARCHED = 5
 """Plans that are ranked where nobody says how many."""
 
-ADAPTED = "accelerate"
-"""A runtime that has adapters."""
-
 
 @grouped
 def plan(
@@ -184,8 +181,10 @@ def _plan_of_each(
         raise InvalidInput("--pareto and --cite work for one runtime; name it instead of all")
     if asked.launch.from_file is not None:
         raise InvalidInput("a launch file belongs to one framework; leave out --runtime all or --from")
+    from meshwright.specs.adapters import runtimes_with_adapters
+
     behaviours, allowed = asked.framework.of_questions["behaviours"] or [], constraints_of(asked.allowed)
-    usual = ADAPTED if asked.job.lora_rank else "megatron-core"
+    usual = runtimes_with_adapters()[0] if asked.job.lora_rank else "megatron-core"
     one = replace(asked.framework, runtime=usual, behaviours=None, dispatcher=None)
     inputs, _ = searched(context, replace(asked, framework=one, allowed=ConstraintOptions()), measured)
     _show_each(inputs, allowed, behaviours, top, time_limit, workers, as_json)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from meshwright.errors import Fault
+from meshwright.specs import catalog
 from meshwright.specs.job import ALL_LINEAR, LORA_MODULES, Job
 from meshwright.specs.model import LayerKind, Mlp, Model
-from meshwright.specs.runtime import Runtime
+from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.weights import Weight
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -77,12 +78,27 @@ def adapter_parameters(model: Model, job: Job) -> int:
     )
 
 
+@cache
+def runtimes_with_adapters() -> tuple[str, ...]:
+    """The runtimes of the catalogue under which adapters are priced, by id.
+
+    >>> runtimes_with_adapters()
+    ('accelerate', 'pytorch-ddp')
+    """
+    return tuple(name for name in catalog.names("runtimes") if read_runtime(name).plans.adapters)
+
+
 def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
     """What a job with adapters asks of a model, recipe or runtime for which they are not priced."""
     if not job.lora_rank:
         return
+    if model.is_moe or any(_is_other(kind) for kind in model.layer_kinds):
+        what = "adapters are priced, under any runtime, for dense models with projections of queries, keys and values"
+        yield Fault("job.lora_rank", f"{what} each, and {model.name} is none; leave them out to train all weights")
+        return
     if not runtime.plans.adapters:
-        yield Fault("job.lora_rank", f"adapters are not priced under {runtime.id}; use accelerate or pytorch-ddp")
+        others = " or ".join(runtimes_with_adapters())
+        yield Fault("job.lora_rank", f"adapters are not priced under {runtime.id}; use {others}")
     elif runtime.storage.autocast:
         what = f"{runtime.id} casts weights that are all trained, and adapters stand beside frozen bf16 ones"
         yield Fault("job.lora_rank", f"{what}; add --with training_dtype=frozen")
@@ -93,10 +109,7 @@ def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
         yield Fault("job.lora_rank", f"{what}; leave out optimizer_states=offloaded")
     if job.precision != "bf16":
         yield Fault("job.lora_rank", f"adapters are priced beside bf16 weights, not {job.precision}; use bf16")
-    if model.is_moe or any(_is_other(kind) for kind in model.layer_kinds):
-        what = "adapters are priced for dense models with projections of queries, keys and values each"
-        yield Fault("job.lora_rank", f"{what}, which {model.name} is not; leave it out")
-    elif not adapter_parameters(model, job):
+    if not adapter_parameters(model, job):
         yield Fault("job.lora_modules", f"{model.name} has no {job.modules_text}; use {ALL_LINEAR}")
 
 

@@ -160,11 +160,23 @@ def is_safe(inputs: Inputs) -> bool:
     return bool(best) and best[0].verdict == Verdict.SAFE
 
 
-def test_a_machine_is_filled_card_by_card_before_there_are_more() -> None:
+def test_a_machine_is_filled_in_sizes_that_are_sold_before_there_are_more() -> None:
     clusters = [each.inputs.cluster for each in of_kind("one card", Kind.MORE_ACCELERATORS)]
     assert all(cluster.num_nodes == 1 for cluster in clusters)
-    fewest = clusters[0].gpus_per_node
-    assert 1 < fewest <= asked("one card").cluster.accelerator.node_size
+    assert {cluster.gpus_per_node for cluster in clusters} <= {2, 4, asked("one card").cluster.accelerator.node_size}
+
+
+def test_adapters_are_offered_under_a_runtime_that_has_them() -> None:
+    """Once, and not for models for which they are not priced."""
+    told = {}
+    for model in ("llama-3.1-8b", "gpt-oss-20b"):
+        asked_of = question(read_model(model), "1x1:h100", global_batch=64, precision="bf16")
+        told[model] = [each for each in remedies(find(asked_of)) if each.kind == Kind.ADAPTERS]
+    (adapted,) = told["llama-3.1-8b"]
+    assert adapted.options == ("--runtime accelerate", "--lora-rank 16")
+    assert adapted.inputs.runtime.id == "accelerate"
+    assert adapted.estimate.verdict == Verdict.SAFE
+    assert not told["gpt-oss-20b"]
 
 
 def test_nodes_of_the_usual_machine_are_called_so_where_a_part_of_one_was_asked_for() -> None:

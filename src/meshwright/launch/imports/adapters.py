@@ -12,13 +12,13 @@ from meshwright.errors import InvalidInput
 from meshwright.launch.forms import Fields
 from meshwright.launch.spelling import Settings
 from meshwright.layout.plan import Plan
+from meshwright.specs.adapters import runtimes_with_adapters
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import parse_modules
 from meshwright.specs.model import Model
 
 FILE = resources.files("meshwright.launch.imports") / "adapters.toml"
 RANK, MODULES = "job.lora_rank", "job.lora_modules"
-PRICED = "adapters are priced as accelerate and pytorch-ddp run them"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,15 @@ class LoraOptions:
     """Values of options that are left out."""
     left_to_peft: bool = False
     """Modules that are left out are those that peft has for the model."""
+
+
+def priced() -> str:
+    """As which runtimes adapters are priced, in words.
+
+    >>> priced()
+    'adapters are priced as accelerate and pytorch-ddp run them'
+    """
+    return f"adapters are priced as {' and '.join(runtimes_with_adapters())} run them"
 
 
 def lora_settings(settings: Settings, options: LoraOptions, *, trained: bool) -> Settings:

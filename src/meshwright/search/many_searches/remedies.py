@@ -17,12 +17,13 @@ from meshwright.search.find import Progress, SearchResult
 from meshwright.search.fits.least_states import states_fit
 from meshwright.search.many_searches.fewest_nodes import fewest_nodes, whole_answer
 from meshwright.search.published.runs import unpublished
+from meshwright.specs.adapters import runtimes_with_adapters
 from meshwright.specs.behaviours import LIGER, beside_adapters, narrower_states, position_of, with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
-from meshwright.specs.runtime import Runtime
+from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.scale import with_full_node, with_gpus, with_nodes
 
 SEQUENCE_DIVISORS = (2, 4, 8, 16)
@@ -177,9 +178,20 @@ def _shorter_sequence(inputs: Inputs, progress: Progress | None) -> Iterator[Rem
 
 
 def _adapters(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
-    """Adapters of the usual rank, where all weights are trained and the runtime has adapters."""
-    questions = () if inputs.freezes_weights else _question(inputs, lora_rank=USUAL_RANK)
-    return _answers(Kind.ADAPTERS, questions, progress)
+    """Adapters of the usual rank, where all weights are trained; under another runtime where this one has none."""
+    own = () if inputs.freezes_weights else _question(inputs, lora_rank=USUAL_RANK)
+    elsewhere = () if inputs.freezes_weights or inputs.runtime.plans.adapters else _adapters_elsewhere(inputs)
+    return islice(_answers(Kind.ADAPTERS, chain(own, elsewhere), progress), 1)
+
+
+def _adapters_elsewhere(inputs: Inputs) -> Iterator[Question]:
+    for name in runtimes_with_adapters():
+        try:
+            other = inputs.replace(runtime=read_runtime(name))
+        except InvalidInput:
+            continue
+        for options, question in _question(other, lora_rank=USUAL_RANK):
+            yield (f"--runtime {name}", *options), question
 
 
 def _more_accelerators(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
@@ -209,7 +221,9 @@ def _on_more(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
 
 
 def _within_a_node(inputs: Inputs, full: Cluster, progress: Progress | None) -> Iterator[Remedy]:
-    counts = range(inputs.cluster.gpus_per_node + 1, full.gpus_per_node + 1)
+    """Of 2, 4, 8 … accelerators, as machines are sold and rented, and of the whole node."""
+    more = range(inputs.cluster.gpus_per_node + 1, full.gpus_per_node + 1)
+    counts = (count for count in more if count.bit_count() == 1 or count == full.gpus_per_node)
     clusters = (with_gpus(full, count) if count < full.gpus_per_node else full for count in counts)
     return _answers(Kind.MORE_ACCELERATORS, (((), inputs.replace(cluster=cluster)) for cluster in clusters), progress)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_settings
+from meshwright.launch.imports.adapters import LoraOptions, lora_settings, priced
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
 from meshwright.launch.imports.dialects.engines import STAGE, WEIGHTS, under_deepspeed
@@ -36,7 +36,7 @@ def _adapted(known: Settings, notes: list[str]) -> Settings:
     settings = dict(known)
     adapter = settings.pop("adapter", None)
     if adapter not in (None, False, "", "lora"):
-        raise InvalidInput(f"adapter {adapter}: {PRICED}, lora beside bf16 weights alone; others are not modelled")
+        raise InvalidInput(f"adapter {adapter}: {priced()}, lora beside bf16 weights alone; others are not modelled")
     if settings.get("lora_target_linear") is True:
         settings["lora_target_modules"] = "all-linear"
     settings = lora_settings(settings, _LORA, trained=bool(adapter))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.adapters import PRICED
+from meshwright.launch.imports.adapters import priced
 from meshwright.launch.imports.arguments import modern_arguments
 from meshwright.launch.imports.dialects.dialect import Dialect
 from meshwright.launch.readers.settings import LaunchSettings
@@ -40,7 +40,7 @@ def _swift_arguments(known: Settings) -> Settings:
     """
     for name in _TUNERS:
         if str(known.get(name, "full")) != "full":
-            raise InvalidInput(f"{name} {known[name]}: {PRICED}, not as Megatron does")
+            raise InvalidInput(f"{name} {known[name]}: {priced()}, not as Megatron does")
     if "--rlhf_type" in known:
         raise InvalidInput(
             f"--rlhf_type {known['--rlhf_type']}: models beside the one that is trained are not modelled"

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 
 from meshwright.errors import InvalidInput, any_of
-from meshwright.launch.imports.adapters import PRICED, LoraOptions, lora_settings
+from meshwright.launch.imports.adapters import LoraOptions, lora_settings, priced
 from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.dialects.engines import STAGE, WEIGHTS, with_engine
@@ -55,7 +55,7 @@ def swift_arguments(spelled: Spelled) -> Settings:
     require_one_loss(known, "--liger_kernel_config")
     tuner = next((str(known[name]) for name in _TUNERS if name in known), "lora")
     if tuner not in ("full", "lora"):
-        raise InvalidInput(f"--tuner_type {tuner}: {PRICED}; full, and lora beside bf16 weights alone, are modelled")
+        raise InvalidInput(f"--tuner_type {tuner}: {priced()}; full, and lora beside bf16 weights alone, are modelled")
     if str(known.get(_SPLIT, 1)) != "1":
         raise InvalidInput(f"{_SPLIT} {known[_SPLIT]}: ms-swift's own split of sequences over ranks is not modelled")
     wide = known.get("--torch_dtype") in ("float16", "float32")
