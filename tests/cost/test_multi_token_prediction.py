@@ -76,7 +76,7 @@ def test_a_runtime_that_has_it_trains_the_models_layers_unless_told(name: str) -
     assert inputs.mtp_layers == (1 if runtime.plans.multi_token_prediction else 0)
     told = " ".join(assumptions(inputs))
     assert ("1 more layer on the stage with the head" in told) == runtime.plans.multi_token_prediction
-    assert (f"is not counted anywhere, as {name} trains none" in told) != runtime.plans.multi_token_prediction
+    assert (f"is not counted anywhere, as none is modelled for {name}" in told) != runtime.plans.multi_token_prediction
     assert _asked(0, name).mtp_layers == 0
     if not runtime.plans.multi_token_prediction:
         with pytest.raises(InvalidSpec, match=f"job.mtp_layers: is 2, but .* are not modelled for {name}"):

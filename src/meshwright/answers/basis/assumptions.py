@@ -153,7 +153,7 @@ def _prediction(inputs: Inputs) -> list[str]:
         which = "as the model has" if inputs.job.mtp_layers is None else "as the job asks for"
         more = f"{trained} more layer{'s' * (trained > 1)}"
         return [f"multi-token prediction is trained, {which}: {more} on the stage with the head"]
-    why = "as the job asks for" if inputs.job.mtp_layers == 0 else f"as {inputs.runtime.id} trains none"
+    why = "as the job asks for" if inputs.job.mtp_layers == 0 else f"as none is modelled for {inputs.runtime.id}"
     return [f"multi-token prediction ({known} layers) is not counted anywhere, {why}"] if known else []
 
 

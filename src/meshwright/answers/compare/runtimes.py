@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from meshwright.answers.compare.dropped import drops_tokens, mark_of, mark_words
+from meshwright.answers.compare.prediction import prediction_words
 from meshwright.answers.compare.without_plan import nothing_fits_lines, refused_lines
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.answers.launch.unlaunched import MARK, unlaunched
@@ -186,8 +187,9 @@ def _note(results: dict[str, SearchResult]) -> str:
     """What the marks mean, where there are any, and that no plan is safe, where none is."""
     safe = any(each.best[0].verdict == Verdict.SAFE for each in results.values())
     risk = "" if safe else "No runtime has a plan that fits safely: each of these may run out of memory."
+    trained = {name: each.inputs.mtp_layers for name, each in results.items()}
     marks = mark_words(each.inputs for each in results.values()), unlaunched_words(map(_unlaunched, results.values()))
-    return " ".join(filter(None, (*marks, risk)))
+    return " ".join(filter(None, (*marks, prediction_words(trained), risk)))
 
 
 def _unlaunched(result: SearchResult) -> bool:
