@@ -274,7 +274,12 @@ JOBS = [
         ["--with", "dispacher=fused"],
         ["nanotron"],
     ),
-    Case("behaviour twice", ["dropout: is replaced twice"], {}, ["--with", "dropout=true", "--with", "dropout=false"]),
+    Case(
+        "behaviour twice",
+        ["dropout: is replaced twice, by true and false; keep one"],
+        {},
+        ["--with", "dropout=true", "--with", "dropout=false"],
+    ),
     job("job.expert_imbalance: is 1.3, but llama-3.1-8b has no experts; leave it out", expert_imbalance="1.3"),
     job("job.expert_capacity: is 1, but llama-3.1-8b has no experts; leave it out", expert_capacity="1"),
     job(

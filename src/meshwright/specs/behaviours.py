@@ -66,7 +66,7 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
             continue
         where = ".".join(path)
         if where in changed:
-            faults.append(Fault(where, "is replaced twice"))
+            faults.append(Fault(where, f"is replaced twice, by {changed[where].value} and {_written(value)}; keep one"))
         usual = "" if table.get(path[-1]) is None else _written(table[path[-1]])
         changed[where] = ReplacedBehaviour(behaviour=key, value=_written(value), usual=usual)
         table[path[-1]] = value
