@@ -56,10 +56,13 @@ def _asking(question: Question, remedy: Remedy) -> Question | None:
     wanted = remedy.inputs
     job, cluster, constraints = wanted.job, wanted.cluster, wanted.constraints
     behaviours = [each.removeprefix("--with ") for each in remedy.options if each.startswith("--with ")]
+    elsewhere = [each.removeprefix("--runtime ") for each in remedy.options if each.startswith("--runtime ")]
     left_out = [name for name in question.values if name in type(constraints).model_fields.keys() - constraints.given]
     changed = question.replace(
         cluster=_cluster(question, cluster.num_nodes, cluster.gpus_per_node),
+        runtime=elsewhere[0] if elsewhere else question.values["runtime"],
         seq_len=str(job.sequence_length),
+        lora_rank=str(job.lora_rank or ""),
         precision=job.precision,
         gradients=job.gradients or "",
         **{"with": " ".join([question.values.get("with", ""), *behaviours]).strip()},
