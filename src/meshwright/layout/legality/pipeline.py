@@ -71,8 +71,8 @@ def layers_per_chunk(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
 
 @invariant
 def layers_fill_chunks(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
-    """Every one of pp x vpp chunks has a layer; where an end counts as one, chunks are alike, unless the first ones
-    take what is left.
+    """There are as many layers, with the ends that count, as pp x vpp chunks, unless the plan names the layers; where
+    an end counts as one, chunks are alike, unless the first ones take what is left.
     """
     layers, chunks = _counted_layers(plan, model), plan.pp * plan.vpp
     whole = (layers == model.num_layers) | (layers % chunks == 0)
