@@ -100,6 +100,7 @@ def written_lines(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, o
     from meshwright.answers.document.inline import visible
     from meshwright.answers.launch.files import framework_of, launch_files
     from meshwright.answers.launch.folder import write_folder
+    from meshwright.answers.launch.release import release_lines
     from meshwright.answers.screen import fit_words
     from meshwright.units import format_seconds
 
@@ -111,4 +112,6 @@ def written_lines(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, o
     named = f"{table.framework} ({table.release}), {written.launch.plan}"
     seconds, fits = format_seconds(written.estimate.step_time_s), fit_words(written.estimate).replace("**", "")
     paths = (visible(str(folder / name)) for name in written.files)
-    return [*written.warnings, named, *replaced, f"predicted: {seconds} a step; {fits}", *written.hosts, *paths]
+    release = release_lines(table, written.launch.inputs.runtime)
+    predicted = f"predicted: {seconds} a step; {fits}"
+    return [*written.warnings, named, *replaced, predicted, *release, *written.hosts, *paths]

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Toned
 from meshwright.answers.explain.varied_plan import variation_lines
+from meshwright.answers.launch.release import own_release_lines
 from meshwright.answers.launch.unlaunched import LaunchRefusal, unlaunched, unlaunched_entry, unlaunched_lines
 from meshwright.answers.plans.unaligned import UnalignedSize, unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.records import document_of, json_of
@@ -149,7 +150,7 @@ def check_screen(
     )
     sizes = *unaligned_lines(check.unaligned), *beyond_positions(inputs)
     warned = *unlaunched_lines(check.launch_refused), *sizes
-    fit = [fit_words(check.estimate)] if check.estimate else []
+    fit = [fit_words(check.estimate), *own_release_lines(inputs.runtime)] if check.estimate else []
     lines = Lines((*answer, *fit, *changes, *nearest, *warned))
     settings = Bullets(tuple(map(str, check.launch)))
     launch = (Heading("The launch must set", 3), settings) if check.launch else ()

@@ -8,6 +8,7 @@ from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.basis.uncertainty import step_time_line
 from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.launch.hosts import host_lines, host_warning
+from meshwright.answers.launch.release import release_lines
 from meshwright.answers.screen import fit_words
 from meshwright.answers.words import job_details, sequences
 from meshwright.cost.estimate import Estimate
@@ -182,6 +183,7 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
         f"{inputs.model.name} on {cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}: {launch.plan}",
         *host_lines(cluster),
         f"Written by Meshwright {VERSION} for {table.framework} ({table.release}).",
+        *release_lines(table, inputs.runtime),
         f"{sequences(job.global_batch)} of {job.sequence_length} tokens a step, {job.precision}{job_details(inputs)}.",
         f"Predicted: {format_seconds(estimate.step_time_s)} a step. {step_time_line(estimate, inputs)}",
         f"Memory: {fit_words(estimate).replace('**', '')}.",
