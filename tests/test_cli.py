@@ -501,11 +501,15 @@ def test_a_terminal_without_unicode_still_gets_its_answer() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("arguments", [["catalog", "models"], ["catalog", "models", "--json"], ["--help"]])
-def test_a_full_disk_is_one_message(arguments: list[str]) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments", [["catalog", "models"], ["catalog", "models", "--json"], ["--help"], ["plan", "--help"], ["--version"]]
+)
+def test_a_full_disk_is_one_message(arguments: list[str], unbuffered: str) -> None:
     command = [sys.executable, "-m", "meshwright.cli", *arguments]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
-        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=HANG_S)
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=HANG_S, env=environment)
     assert (ran.returncode, ran.stderr) == (1, "meshwright: cannot write the answer: No space left on device\n")
 
 

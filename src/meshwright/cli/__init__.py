@@ -127,6 +127,7 @@ def main() -> None:
             _fail(f"{errors.quoted(str(error.filename))} cannot be opened: {error.strerror}", 2)
         if error.errno not in REFUSED_BY_STANDARD_OUTPUT or error.filename is not None:
             raise
+        sys.stdout = io.StringIO()  # else Python writes what is left when it ends, fails again and exits with 120
         _fail(f"cannot write the answer: {error.strerror}", 1)
 
 
@@ -137,6 +138,7 @@ def _run() -> None:
     except SystemExit as end:
         if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
             raise errors.Stopped(errors.NO_ANSWER) from None
+        print(end="", flush=True)  # here, where a refused write is still told
         raise
 
 
