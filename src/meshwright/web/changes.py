@@ -60,13 +60,13 @@ def _asking(question: Question, remedy: Remedy) -> Question | None:
     left_out = [name for name in question.values if name in type(constraints).model_fields.keys() - constraints.given]
     changed = question.replace(
         cluster=_cluster(question, cluster.num_nodes, cluster.gpus_per_node),
-        runtime=elsewhere[0] if elsewhere else question.values["runtime"],
         seq_len=str(job.sequence_length),
         lora_rank=str(job.lora_rank or ""),
         precision=job.precision,
         gradients=job.gradients or "",
         **{"with": " ".join([question.values.get("with", ""), *behaviours]).strip()},
         **dict.fromkeys(left_out, ""),
+        **({"runtime": elsewhere[0]} if elsewhere else {}),
     )
     asked = read(changed).inputs
     return changed if asked is not None and _same(asked) == _same(wanted) else None
