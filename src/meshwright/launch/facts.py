@@ -19,11 +19,10 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.recompute_modules import RecomputeModules
+from meshwright.specs.runtime.communication import FREE_OF_QUEUES
 
 AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
-BLACKWELL = 10.0
-"""Compute capability from which on kernels keep their order without a single connection to the device."""
 CATALOGUED = (
     *("max_position_embeddings", "rope", "scoring_func", "norm_topk_prob", "topk_method", "routed_scaling_factor"),
     *("router_aux_loss_coef", "aux_loss_alpha", "seq_aux"),
@@ -173,7 +172,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
 
 def _numbers(plan: Plan, inputs: Inputs) -> Facts:
     accelerator, job, runtime, recipe = inputs.cluster.accelerator, inputs.job, inputs.runtime, inputs.recipe
-    ordered, split = (accelerator.compute_capability or 0) < BLACKWELL, plan.tp > 1 or plan.cp > 1
+    ordered, split = (accelerator.compute_capability or 0) < FREE_OF_QUEUES, plan.tp > 1 or plan.cp > 1
     overlapped = any(overlaps_micro_batches(plan, inputs, kind) for kind in inputs.model.layer_kinds)
     hybrid = accelerator.domain_spans_nodes or runtime.communication.fused_kernels == "hybrid_ep"
     return {

@@ -35,8 +35,8 @@ def fields_of(name: str) -> KnownFields | None:
 def field_rules(name: str, read: LaunchSettings) -> Iterator[FileRule]:
     """Whether the sections of a configuration have no other fields than the framework's; name: of the dialect.
 
-    What the file only names beside it may have more, and so may a section that the framework has not, as a command line
-    can name a class with it.
+    What the file only names beside it may have more, and so may a section that the framework does not have, as a
+    command line can name a class with it.
     """
     known, own = fields_of(name), read.by_key()
     if known is None or own.keys() & {*known.extended_by}:

@@ -20,11 +20,10 @@ from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import layout_share, tie_share
 from meshwright.specs.residuals import like
+from meshwright.specs.runtime.communication import FREE_OF_QUEUES
 
 POINT = 0.0025
 """Of the step time, what a point of complexity may cost among equals; a judgement, not measured."""
-FREE_OF_QUEUES = 10
-"""Generation of accelerators from which on kernels keep their order without a single hardware queue."""
 AXES = ("tp", "cp", "pp", "ep", "etp", "dp_replicate")
 CHOICE = ("tp", "cp", "pp", "ep", "etp", "micro_batch")
 """What makes a plan another choice, with its schedule, whether layers are recomputed, and whether more is sharded than

@@ -12,6 +12,9 @@ FOR_EXPERTS = ("dispatcher", "fused_kernels", "quantised_dispatch", "expert_capa
 """Fields of `Communication` that models without experts do not read."""
 Share = Annotated[float, Field(ge=0, le=1)]
 
+FREE_OF_QUEUES = 10
+"""Compute capability from which on kernels keep their order without a single hardware queue (Blackwell)."""
+
 
 class Communication(Spec):
     """Exchanges of experts and of context parallelism."""
@@ -34,7 +37,7 @@ class Communication(Spec):
     """Tensor parallelism without sequence parallelism sums the gradient of an input that several products share in one
     all-reduce, not in one for each."""
     orders_by_one_queue: bool
-    """Before compute capability 10, tensor and context parallelism want one hardware queue of kernels
+    """Before `FREE_OF_QUEUES`, tensor and context parallelism want one hardware queue of kernels
     (CUDA_DEVICE_MAX_CONNECTIONS=1), and sharded gradients and weights want several."""
     hides_beside_latent_attention: bool
     """Collectives of tensor parallelism overlap in models with latent attention too."""
