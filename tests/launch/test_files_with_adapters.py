@@ -215,8 +215,8 @@ def test_adapters_of_a_script_that_accelerate_starts_are_read(tmp_path: Path) ->
         ),
         (
             "a.sh",
-            f"{SCRIPT}{LORA}".replace("llama-2-7b", "mixtral-8x7b"),
-            "adapters are priced, under any runtime, for dense models",
+            f"{SCRIPT}{LORA}".replace("llama-2-7b", "deepseek-v2-lite"),
+            "adapters are priced, under any runtime, for models with projections of queries, keys and values each",
         ),
     ],
 )

@@ -15,6 +15,7 @@ from meshwright.specs.reading.inputs import read_inputs
 from torch_forks import verify
 
 FULL = {"recompute": Recompute.FULL}
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
 def _asked(model: str, plan: Plan, runtime: str, rank: int, modules: tuple[str, ...]) -> Inputs:
@@ -33,8 +34,14 @@ def _asked(model: str, plan: Plan, runtime: str, rank: int, modules: tuple[str, 
         ("qwen2.5-7b", Plan(dp=8, zero=2, **FULL), "accelerate", 8, ("all-linear",)),
         ("qwen3-8b", Plan(dp=8, num_microbatches=2), "pytorch-ddp", 16, ("o_proj", "gate_proj")),
         ("llama-3.1-8b", Plan(dp=8, micro_batch=4, **FULL), "pytorch-ddp", 16, ("all-linear",)),
+        ("qwen3-30b-a3b", Plan(dp=8, zero=3), "accelerate", 16, ATTENTION),
+        ("mixtral-8x7b", Plan(dp=8, zero=2, **FULL), "accelerate", 8, ("q_proj", "v_proj")),
+        ("qwen3-30b-a3b", Plan(dp=8, num_microbatches=2), "pytorch-ddp", 16, ATTENTION),
     ],
-    ids=["one rank", "sharded, tied", "zero 2, biases, full", "ddp, norms of queries", "ddp, full"],
+    ids=[
+        *("one rank", "sharded, tied", "zero 2, biases, full", "ddp, norms of queries", "ddp, full"),
+        *("experts, sharded", "experts, zero 2, full", "experts, ddp"),
+    ],
 )
 def test_every_figure_is_that_of_peft(
     model: str, plan: Plan, runtime: str, rank: int, modules: tuple[str, ...]

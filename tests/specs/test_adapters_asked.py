@@ -44,8 +44,7 @@ def test_a_job_takes_modules_as_they_are_written() -> None:
     [
         ("llama-3.1-8b", "megatron-core", {}, "not priced under megatron-core; use accelerate or pytorch-ddp"),
         ("llama-3.1-8b", "accelerate", {"precision": "fp8"}, "beside bf16 weights, not fp8; use bf16"),
-        ("mixtral-8x7b", "accelerate", {}, "under any runtime, for dense models .*, and mixtral-8x7b is none"),
-        ("mixtral-8x7b", "megatron-core", {}, "under any runtime, for dense models .*, and mixtral-8x7b is none"),
+        ("mixtral-8x7b", "accelerate", {}, "all-linear has adapters on experts, .* use q_proj,k_proj,v_proj,o_proj"),
         ("deepseek-v3", "accelerate", {}, "and deepseek-v3 is none; leave them out"),
         ("gpt2-xl", "accelerate", {}, "and gpt2-xl is none; leave them out"),
     ],

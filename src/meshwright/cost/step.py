@@ -257,7 +257,7 @@ def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Both) -> Wat
 def _optimizer_time(footprints: Footprints) -> FloatColumn:
     """Seconds of the optimizer on the slowest stage of every pipeline, shape (p,)."""
     weights, held = footprints.pipelines.weights, footprints.held_parameters
-    each = column(optimizer_time(weights.each, footprints.inputs, held.trained, held.experts))
+    each = column(optimizer_time(weights.each, footprints.inputs, held.trained, held.trained_experts))
     return footprints.pipelines.stages.largest(each.take(weights.of_stage))
 
 

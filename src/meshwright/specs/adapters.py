@@ -92,10 +92,13 @@ def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
     """What a job with adapters asks of a model, recipe or runtime for which they are not priced."""
     if not job.lora_rank:
         return
-    if model.is_moe or any(_is_other(kind) for kind in model.layer_kinds):
-        what = "adapters are priced, under any runtime, for dense models with projections of queries, keys and values"
-        yield Fault("job.lora_rank", f"{what} each, and {model.name} is none; leave them out to train all weights")
+    if any(_is_other(kind) for kind in model.layer_kinds):
+        what = "adapters are priced, under any runtime, for models with projections of queries, keys and values each"
+        yield Fault("job.lora_rank", f"{what}, and {model.name} is none; leave them out to train all weights")
         return
+    if model.is_moe and not set(job.lora_modules) <= set(ATTENTION):
+        what = f"{job.modules_text} has adapters on experts, which are not priced, under any runtime"
+        yield Fault("job.lora_modules", f"{what}; use {','.join(ATTENTION)}")
     if not runtime.plans.adapters:
         others = " or ".join(runtimes_with_adapters())
         yield Fault("job.lora_rank", f"adapters are not priced under {runtime.id}; use {others}")
@@ -127,15 +130,17 @@ def adapted_modules(modules: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _shapes(model: Model, kind: LayerKind) -> dict[str, tuple[int, int]]:
-    """Inputs and outputs of every linear layer of a dense layer."""
+    """Inputs and outputs of every linear layer of attention and of a dense feed-forward block."""
     attention, block, hidden = kind.attention, kind.feed_forward, model.hidden_size
-    if not isinstance(block, Mlp):
-        return {}
     shapes = {
         "q_proj": (hidden, attention.heads * attention.head_dim),
         "k_proj": (hidden, attention.kv_heads * attention.head_dim),
         "v_proj": (hidden, attention.kv_heads * attention.value_head_dim),
         "o_proj": (attention.heads * attention.value_head_dim, hidden),
+    }
+    if not isinstance(block, Mlp):
+        return shapes
+    shapes |= {
         "gate_proj": (hidden, block.ffn_size),
         "up_proj": (hidden, block.ffn_size),
         "down_proj": (block.ffn_size, hidden),

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from meshwright.answers.unfit.nothing_fits import change_words
 from meshwright.search.many_searches.remedies import Remedy
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import ALL_LINEAR
 from meshwright.web.question import Question
 from meshwright.web.reading import read
 
@@ -62,6 +63,7 @@ def _asking(question: Question, remedy: Remedy) -> Question | None:
         cluster=_cluster(question, cluster.num_nodes, cluster.gpus_per_node),
         seq_len=str(job.sequence_length),
         lora_rank=str(job.lora_rank or ""),
+        lora_modules="" if ALL_LINEAR in job.lora_modules else job.modules_text,
         precision=job.precision,
         gradients=job.gradients or "",
         **{"with": " ".join([question.values.get("with", ""), *behaviours]).strip()},

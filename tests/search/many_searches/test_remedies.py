@@ -167,16 +167,18 @@ def test_a_machine_is_filled_in_sizes_that_are_sold_before_there_are_more() -> N
 
 
 def test_adapters_are_offered_under_a_runtime_that_has_them() -> None:
-    """Once, and not for models for which they are not priced."""
+    """Once, beside attention alone where a model has experts, and not for models for which they are not priced."""
     told = {}
-    for model in ("llama-3.1-8b", "gpt-oss-20b"):
+    for model in ("llama-3.1-8b", "gpt-oss-20b", "moonlight-16b-a3b"):
         asked_of = question(read_model(model), "1x1:h100", global_batch=64, precision="bf16")
         told[model] = [each for each in remedies(find(asked_of)) if each.kind == Kind.ADAPTERS]
     (adapted,) = told["llama-3.1-8b"]
     assert adapted.options == ("--runtime accelerate", "--lora-rank 16")
     assert adapted.inputs.runtime.id == "accelerate"
     assert adapted.estimate.verdict == Verdict.SAFE
-    assert not told["gpt-oss-20b"]
+    (beside_experts,) = told["gpt-oss-20b"]
+    assert beside_experts.options[1:] == ("--lora-rank 16", "--lora-modules q_proj,k_proj,v_proj,o_proj")
+    assert not told["moonlight-16b-a3b"]
 
 
 def test_nodes_of_the_usual_machine_are_called_so_where_a_part_of_one_was_asked_for() -> None:

@@ -200,14 +200,14 @@ def shard_messages(
     >>> [(each.operation, float(each.bytes)) for each in (*messages.gather, *messages.scatter)]
     [('all_gather', 2000000000.0), ('reduce_scatter', 4000000000.0), ('all_reduce', 500000000.0)]
     """
-    dense = _shard_messages("dp", plan, inputs, parameters, ends)
+    messages = _shard_messages("dp", plan, inputs, parameters, ends)
+    if some(experts):
+        routed = _shard_messages("edp", plan, inputs, experts, 0)
+        messages = ShardMessages(messages.gather + routed.gather, messages.scatter + routed.scatter)
     if inputs.freezes_weights:
         trained = _shard_messages("dp", plan, inputs, adapters, 0).scatter
-        return dense._replace(scatter=repeated(trained, where(adapters > 0, 1, 0)))
-    if not some(experts):
-        return dense
-    routed = _shard_messages("edp", plan, inputs, experts, 0)
-    return ShardMessages(gather=dense.gather + routed.gather, scatter=dense.scatter + routed.scatter)
+        messages = messages._replace(scatter=repeated(trained, where(adapters > 0, 1, 0)))
+    return messages
 
 
 def _shard_messages(axis: str, plan: Layout, inputs: Inputs, parameters: Numbers, ends: Numbers) -> ShardMessages:

@@ -105,6 +105,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
     kernels, quantised = inputs.runtime.kernels, inputs.quantise_bytes
     router, first, second = on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE)
+    learned = not inputs.freezes_weights
     scores = inputs.runtime.elementwise_bytes.router_scores * shard.tokens * block.count
     count = 1.0 * shard.experts * hidden * (shard.width + shard.ffn)
     weights = count * (0.5 * quantised * inputs.quantises_apart + inputs.weight_cast_bytes)
@@ -117,7 +118,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     around = around + filled_row_bytes(inputs, 2 * hidden + shard.width + shard.ffn)
     forward = weights + shard.rows * (inner.activation + inner.biases.forward + around)
     backward = weights + shard.rows * (inner.backward + inner.biases.backward + around)
-    backward = backward + summed_bytes(plan, inputs, count) + filled_gradient_bytes(inputs) * count
+    backward = backward + learned * (summed_bytes(plan, inputs, count) + filled_gradient_bytes(inputs) * count)
     return ExpertTime(
         forward=ExpertParts(
             router=Kernels(router.forward, moved_bytes=scores, fixed_s=kernels.routing_s.forward),
@@ -131,7 +132,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
             experts=Kernels(
                 first.backward + second.backward,
                 moved_bytes=backward,
-                fixed_s=apart * quantising.backward + _bias_gradients_s(inputs, block, shard),
+                fixed_s=apart * quantising.backward + learned * _bias_gradients_s(inputs, block, shard),
             ),
             unpermute=Kernels(moved_bytes=permuted[1].backward),
         ),
@@ -213,11 +214,10 @@ def _between_products(inputs: Inputs, block: Experts, shard: ExpertShard) -> _Be
 def _products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Gemm, Gemm, Gemm]:
     """Of the router, and of the experts' first and second layers."""
     count, shard, hidden = routed_experts(kind).count, expert_shard(plan, inputs, kind), inputs.model.hidden_size
-    return (
-        _router_time(shard.tokens, count, hidden, inputs),
-        grouped_time(shard.rows, shard.width, hidden, shard.experts, inputs),
-        grouped_time(shard.rows, hidden, shard.ffn, shard.experts, inputs),
-    )
+    router = _router_time(shard.tokens, count, hidden, inputs)
+    first = grouped_time(shard.rows, shard.width, hidden, shard.experts, inputs)
+    second = grouped_time(shard.rows, hidden, shard.ffn, shard.experts, inputs)
+    return (router.frozen, first.frozen, second.frozen) if inputs.freezes_weights else (router, first, second)
 
 
 def _router_time(rows: Floats, outputs: int, features: int, inputs: Inputs) -> Gemm:

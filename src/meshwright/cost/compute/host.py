@@ -67,6 +67,7 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
         (-attention_graph, host.host_s_per_attention),
         (kind.attention.latent is not None and not attention_graph, host.host_s_per_latent_attention),
         (1.0 * (plan.zero == 3), host.host_s_per_gathered_layer),
+        (len(inputs.adapters(kind)), host.host_s_per_adapter),
     ]
     if isinstance(block, Experts):
         fused = dispatches_fused(plan, inputs) & (communication.fused_kernels == "hybrid_ep")
@@ -79,8 +80,7 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
         ]
     else:
         layer = host.host_s_per_frozen_layer if inputs.freezes_weights else host.host_s_per_layer
-        adapters = len(inputs.adapters(kind)), host.host_s_per_adapter
-        parts += [(1, layer), adapters, (1.0 * (plan.tp > 1), host.host_s_per_tensor_parallel_layer)]
+        parts += [(1, layer), (1.0 * (plan.tp > 1), host.host_s_per_tensor_parallel_layer)]
     return sum(count * part.forward for count, part in parts), sum(count * part.backward for count, part in parts)
 
 

@@ -240,12 +240,14 @@ def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: S
     gathered = where(plan.sp, 1.0 * shard.tokens * hidden, 0.0)
     inner = 1.0 * shard.tokens * shard.ffn
     products = larger(gathered + inner, (2 if block and block.gated else 1) * inner)
-    dense = HALF_BYTES * (residual + hidden * shard.ffn * (not inputs.freezes_weights) + products)
+    learned = not inputs.freezes_weights
+    dense = HALF_BYTES * (residual + hidden * shard.ffn * learned + products)
     if not kind.is_moe:
         return dense
     experts, routed = expert_shard(plan, inputs, kind), routed_experts(kind)
     inner = experts.rows * experts.ffn
-    products = HALF_BYTES * (experts.experts * hidden * experts.ffn + (2 if routed.gated else 1) * inner)
+    down = experts.experts * hidden * experts.ffn * learned
+    products = HALF_BYTES * (down + (2 if routed.gated else 1) * inner)
     width = inputs.runtime.activations.weighed_output_bytes
     weighed = (2 * width + HALF_BYTES) * (width > 0) * experts.tokens * routed.active * hidden
     return larger(dense, HALF_BYTES * residual + larger(products, weighed))
@@ -263,7 +265,8 @@ def _unit_attention_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
         weights = weights + experts.experts * hidden * (experts.width + experts.ffn)
     summed = where(plan.cp > 1, 1.0 * inputs.runtime.communication.context_gradient_bytes, 0.0)
     gradients = HALF_BYTES * (shard.core + shard.query + shard.attended) + summed * shard.query
-    return HALF_BYTES * (weights + shard.residual_tokens * hidden) + shard.tokens * gradients
+    learned = weights * (not inputs.freezes_weights)
+    return HALF_BYTES * (learned + shard.residual_tokens * hidden) + shard.tokens * gradients
 
 
 def _ending_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.arrays import Floats, where
+from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.memory.saved import norm_outputs
 from meshwright.cost.shard import Shard
 from meshwright.layout.plans import Layout
@@ -17,7 +18,8 @@ def kept_beside_frozen(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Sha
     Every adapter keeps what its first product puts out, 2 r a token, and its input: 2 in a token and 2 r (in + out) for
     2-byte copies of its weights, all of its own where it casts them. Where weights are gathered in 2 bytes nothing is
     cast, and adapters of one input share it, which the attention core keeps anyway. Frozen layers read neither the
-    outputs of norms, nor what those multiply by their weights, nor the product of gate and up.
+    outputs of norms, nor what those multiply by their weights, nor the product of gate and up; nor do frozen experts of
+    their rows.
     plan: scalar or array (n,); shard: sizes on the rank. Returns bytes. Source: peft 0.21.2 tuners/lora/layer.py
     (Linear.forward) and transformers 5.23 models/llama/modeling_llama.py under torch.autocast, and with fully_shard of
     PyTorch 2.13, counted on fake tensors, to the byte.
@@ -39,4 +41,13 @@ def kept_beside_frozen(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Sha
     of_heads = (shard.query + shard.key) * shard.tokens * (kind.attention.qk_norm == "head")
     scaled = inputs.runtime.elementwise_bytes.rms_norm_kept_for_weight * (rows + of_heads)
     unread = sum(norm_outputs(inputs, kind, shard)) + scaled * (inputs.model.norm == "rms")
-    return HALF_BYTES * own - unread - inputs.recipe.saved_bytes * tokens * shard.ffn
+    products = tokens * shard.ffn + _unread_by_experts(plan, inputs, kind)
+    return HALF_BYTES * own - unread - inputs.recipe.saved_bytes * products
+
+
+def _unread_by_experts(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
+    """Elements that frozen experts leave unread of all their rows: each one's input, and the product of gate and up."""
+    if not kind.is_moe:
+        return 0.0
+    experts = expert_shard(plan, inputs, kind)
+    return experts.rows * (inputs.model.hidden_size + experts.ffn)

@@ -8,6 +8,7 @@ from meshwright.arrays import FloatColumn
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_states import reduced_unit
 from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.layout.groups import sharding_ranks
 from meshwright.specs.choices import Recompute
 from meshwright.specs.precision import HALF_BYTES
 
@@ -82,18 +83,19 @@ def _sums_whole(line: MemoryTimeline, step: UnitStep, left: FloatColumn) -> None
 
 
 def _gather_last_layer(line: MemoryTimeline, step: UnitStep) -> None:
-    """ZeRO 2: the last layer, and its experts that are divided by rows, are put together beside what it and the one
-    before were sent in; a head that is a unit of its own comes after it.
+    """The last layer, and its experts that are divided by rows, are put together beside what it and the one before
+    were sent in; a head that is a unit of its own comes after it.
     """
-    saved, kept = step.in_flight, ~step.resharded
-    head = HALF_BYTES * step.whole.head * (step.ends_apart & kept)
-    sent = HALF_BYTES * np.minimum(2 * step.whole.layer, np.maximum(step.layers, 0.0)) * kept
+    saved, own = step.in_flight, ~step.keeps_last_layer_gathered & step.resharded
+    head = HALF_BYTES * step.whole.head * (step.ends_apart & (~step.resharded | step.keeps_ends_gathered))
     line.allocate("parameters", "gathered until backward", step.until_backward - head)
+    line.allocate("parameters", "two layers", step.prefetched(1) * own)
+    sent = HALF_BYTES * np.minimum(2 * step.whole.layer, np.maximum(step.layers, 0.0))
     line.allocate("parameters", "layers as they were sent", sent)
-    line.allocate("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * kept)
+    line.allocate("parameters", "experts put together", HALF_BYTES * step.whole.split_experts)
     line.allocate("activations", "saved for backward", np.maximum(saved.activations - saved.head - saved.layer, 0.0))
-    line.at(Moment.LAST_LAYER_FORWARD, kept)
-    line.free("layers as they were sent", "experts put together")
+    line.at(Moment.LAST_LAYER_FORWARD, ~step.resharded | (sharding_ranks(step.plans) > 1))
+    line.free("layers as they were sent", "experts put together", "two layers")
 
 
 def _last_layer(line: MemoryTimeline, step: UnitStep) -> None:

@@ -48,6 +48,8 @@ class StageParameters(NamedTuple):
     """And those of the head."""
     trained: FloatColumn
     """Of the dense ones, those that the optimizer updates: all, or those of adapters."""
+    trained_experts: FloatColumn
+    """Of the routed experts likewise: all, or none beside adapters."""
 
 
 def stage_parameters(plans: Layout, stages: Stages, inputs: Inputs) -> StageParameters:
@@ -72,9 +74,15 @@ def stage_parameters(plans: Layout, stages: Stages, inputs: Inputs) -> StagePara
     experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, 0 * ends)
     matrices = stages.layers @ np.array([_layer_matrices(inputs, kind) for kind in kinds])
     matrices = matrices + stages.embedding + (0 if inputs.model.tied_embeddings else stages.head)
-    trained = stage_adapters(plans, stages, inputs, 1) if inputs.freezes_weights else dense
     return StageParameters(
-        dense=dense, experts=experts, ends=ends, matrices=matrices, embedding=first, head=last, trained=trained
+        dense=dense,
+        experts=experts,
+        ends=ends,
+        matrices=matrices,
+        embedding=first,
+        head=last,
+        trained=stage_adapters(plans, stages, inputs, 1) if inputs.freezes_weights else dense,
+        trained_experts=experts * (not inputs.freezes_weights),
     )
 
 

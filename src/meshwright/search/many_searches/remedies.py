@@ -17,7 +17,7 @@ from meshwright.search.find import Progress, SearchResult
 from meshwright.search.fits.least_states import states_fit
 from meshwright.search.many_searches.fewest_nodes import fewest_nodes, whole_answer
 from meshwright.search.published.runs import unpublished
-from meshwright.specs.adapters import runtimes_with_adapters
+from meshwright.specs.adapters import ATTENTION, runtimes_with_adapters
 from meshwright.specs.behaviours import LIGER, beside_adapters, narrower_states, position_of, with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
@@ -38,7 +38,7 @@ MOST_STEPS = 16
 USUAL_RANK = 16
 """Of adapters. Source: Dettmers et al., arXiv:2305.14314, figure 4: adapters on all layers train alike from rank 8 on.
 """
-OPTIONS = {"sequence_length": "seq-len", "lora_rank": "lora-rank"}
+OPTIONS = {"sequence_length": "seq-len", "lora_rank": "lora-rank", "lora_modules": "lora-modules"}
 """Fields of a job that the command line calls otherwise."""
 KERNELS_OF_TRANSFORMERS = (LIGER, "on"), ("compiled", "true")
 """Switches for models of transformers, with the position at which logits take fewer bytes."""
@@ -154,7 +154,8 @@ def _other_losses(runtime: Runtime) -> Iterator[str]:
 
 def _question(inputs: Inputs, behaviours: Sequence[str] = (), **fields: Any) -> Iterator[Question]:
     """The question with other fields of its job and behaviours of its runtime, if it is a valid one."""
-    options = [f"--{OPTIONS.get(name, name)} {value}" for name, value in fields.items()]
+    texts = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+    options = [f"--{OPTIONS.get(name, name)} {text}" for name, text in texts.items()]
     options += [f"--with {each}" for each in behaviours]
     try:
         job, runtime = inputs.job.replace(**fields), with_behaviours(inputs.runtime, behaviours)
@@ -179,9 +180,15 @@ def _shorter_sequence(inputs: Inputs, progress: Progress | None) -> Iterator[Rem
 
 def _adapters(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     """Adapters of the usual rank, where all weights are trained; under another runtime where this one has none."""
-    own = () if inputs.freezes_weights else _question(inputs, lora_rank=USUAL_RANK)
+    own = () if inputs.freezes_weights else _with_adapters(inputs)
     elsewhere = () if inputs.freezes_weights or inputs.runtime.plans.adapters else _adapters_elsewhere(inputs)
     return islice(_answers(Kind.ADAPTERS, chain(own, elsewhere), progress), 1)
+
+
+def _with_adapters(inputs: Inputs) -> Iterator[Question]:
+    """Beside every linear layer, of models with experts beside those of attention."""
+    modules = {"lora_modules": ATTENTION} if inputs.model.is_moe else {}
+    return _question(inputs, lora_rank=USUAL_RANK, **modules)
 
 
 def _adapters_elsewhere(inputs: Inputs) -> Iterator[Question]:
@@ -190,7 +197,7 @@ def _adapters_elsewhere(inputs: Inputs) -> Iterator[Question]:
             other = inputs.replace(runtime=read_runtime(name))
         except InvalidInput:
             continue
-        for options, question in _question(other, lora_rank=USUAL_RANK):
+        for options, question in _with_adapters(other):
             yield (f"--runtime {name}", *options), question
 
 
