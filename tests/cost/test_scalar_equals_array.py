@@ -257,11 +257,14 @@ COUNTS += ["rows", "parameters", "reduced", "owned", "ends", "matrices"]
 SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "in_block", "blocks"]
 SMALL += ["reductions", "in_flight", "chunks_in_flight"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]
-SIZES += ["states_and_activations", "routing", "unjoined"]
+SIZES += ["states_and_activations", "routing", "unjoined", "ending"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
 SPECIAL = {"exchange.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
 SPECIAL |= {"data.data_exchange.experts": "parameters", "sharded.sharded_exchanges.messages": "shard_messages"}
-SPECIAL |= {f"sharded.{name}exchanges.messages": "shard_messages" for name in ("end_", "embedding_unit_", "head_unit_")}
+SPECIAL |= {
+    f"sharded.{name}exchanges.messages": "shard_messages"
+    for name in ("end_", "embedding_unit_", "head_unit_", "ending")
+}
 SPECIAL |= {"exchange.repeated.times": "stage", "exchange.resized.factor": "forward"}
 SPECIAL |= {f"{name}.inputs": "offloaded" for name in ("host_copies.host_copies", "optimizer.host_time")}
 SPECIAL |= {"optimizer.host_time.bytes_moved": "moved"}

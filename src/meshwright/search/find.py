@@ -112,7 +112,7 @@ def _chosen(estimates: Estimates, ranks: Ranks, fitting: IntColumn, top: int) ->
     ranks, choice, split = ranks.take(fitting), choices(plans), _splits_of(plans)
     first = tied_rows(ranks, inputs)[0]
     others = best_of_groups(ranks, choice, inputs)
-    others = others[~recomputed_in_vain(plans.take(others), ranks.take(others))]
+    others = others[~recomputed_in_vain(plans, ranks)[others]]
     best = np.concatenate([[first], others[choice[others] != choice[first]]])[:top]
     splits = best_of_groups(ranks, split, inputs)
     return _Chosen(fitting[best], fitting[splits[~np.isin(split[splits], split[best])][:top]])

@@ -58,5 +58,7 @@ def test_a_plan_that_was_run_is_said_to_be_preferred_for_that() -> None:
     result = find(question(llama_8b(), "2x8:h100", global_batch=512, sequence_length=8192))
     assert result.fastest
     told, fastest = tie_lines(result)
-    assert told.startswith("Preferred because it has been run before, not as the fastest: this plan stays within what ")
+    assert told.startswith(
+        "Preferred because plans like it have been run, not as the fastest: this plan stays within what "
+    )
     assert fastest == f"Predicted fastest: {result.fastest.plan}, {pace(result.fastest, result.best[0])}."

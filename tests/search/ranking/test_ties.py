@@ -70,10 +70,12 @@ def test_whatever_has_to_be_set_up_counts(change: dict[str, object]) -> None:
 
 
 def test_layers_that_do_not_divide_count_where_a_launch_spells_them_out() -> None:
-    plans = Plans.of([Plan(pp=4, num_microbatches=8), Plan(pp=5, num_microbatches=8)])
-    for runtime, more in (("megatron-core", 10), ("torchtitan", 0)):
-        even, uneven = complexity(plans, question(llama_8b(), "2x8:h100", runtime))
-        assert uneven - even == more
+    """Less where no stages of equal size are to be had: 5 divide neither 32 layers nor 34 with both ends."""
+    chunks = [Plan(pp=4, num_microbatches=8), Plan(pp=4, vpp=3, num_microbatches=8), Plan(pp=5, num_microbatches=8)]
+    for runtime, more, least in (("megatron-core", 10, 6), ("torchtitan", 0, 0)):
+        even, uneven, no_equal = complexity(Plans.of(chunks), question(llama_8b(), "2x8:h100", runtime))
+        assert uneven - even == more + 1
+        assert no_equal - even == least
 
 
 def test_no_runner_up_recomputes_whole_layers_in_vain() -> None:
@@ -164,7 +166,9 @@ def test_a_layout_that_another_run_of_the_job_beats_is_not_kept() -> None:
     }
 
 
-def test_a_layout_names_its_fastest_run_of_the_very_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layout_names_its_fastest_run_of_the_job_or_of_the_nearest_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     slow, untimed = replace(PLAIN, recompute=Recompute.FULL), replace(PLAIN, vpp=2)
     runs = [
         PublishedRun(slow, DENSE, 10.1, "b"),
@@ -173,9 +177,14 @@ def test_a_layout_names_its_fastest_run_of_the_very_job(monkeypatch: pytest.Monk
         PublishedRun(untimed, DENSE, None, "d"),
     ]
     monkeypatch.setattr(published_layouts, "published_plans", lambda: published_plans_of(runs))
-    assert fastest_run_of(slow, DENSE) == ("a", 10.0, 9.0, str(PLAIN), ())
+    assert fastest_run_of(slow, DENSE) == ("a", DENSE.job.global_batch, 10.0, 9.0, str(PLAIN), ())
     assert fastest_run_of(untimed, DENSE) is None
-    assert fastest_run_of(PLAIN, DENSE.replace(job=DENSE.job.replace(global_batch=512))) is None
+    larger = DENSE.replace(job=DENSE.job.replace(global_batch=512))
+    assert fastest_run_of(PLAIN, larger) == fastest_run_of(PLAIN, DENSE)
+    twice = [*runs, PublishedRun(PLAIN, larger, 21.0, "e")]
+    monkeypatch.setattr(published_layouts, "published_plans", lambda: published_plans_of(twice))
+    nearest = larger.replace(job=larger.job.replace(global_batch=1024))
+    assert [each.name for ran in (DENSE, larger, nearest) if (each := fastest_run_of(PLAIN, ran))] == ["a", "e", "e"]
 
 
 def test_a_run_tells_the_options_that_it_had_and_the_question_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +321,7 @@ def test_the_best_plan_that_was_published_stands_beside_another_one() -> None:
     published, recommended = has_published_layout(Plans.of([proven.plan, best.plan]), result.inputs)
     assert (published, recommended) == (True, False)
     (line,) = proven_lines(result)
-    assert line.startswith(f"Published alternative: {proven.plan} is split as the fastest published run")
+    assert line.startswith(f"Published alternative: {proven.plan} is split as the model's fastest published run")
     waits = proven.time.exposed_ep_s - best.time.exposed_ep_s
     assert re.search(r"and predicted [\d.]+% slower \(", line)
     assert f" slower ({format_seconds(waits)} more exposed expert exchange); that run took " in line
@@ -328,7 +337,7 @@ def test_a_recommended_plan_that_was_published_stands_alone() -> None:
     assert has_published_layout(Plans.of([result.best[0].plan]), result.inputs).item()
     (line,) = proven_lines(result)
     assert re.fullmatch(
-        r"The fastest published run of this job was split so and took [\d.]+ s with its own settings "
-        r"\(predicted [\d.]+ s; .+\): --runtime .+",
+        r"The fastest published run of this job was split so and took [\d.]+ s "
+        r"\(with its settings predicted [\d.]+ s; .+\), less than the best plan here: --runtime .+",
         line,
     )

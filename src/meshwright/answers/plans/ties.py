@@ -19,7 +19,8 @@ from meshwright.search.ranking.ties import AXES, complexity, share_of_ties, tied
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
-AS_PUBLISHED = "is split as the fastest published run of this model"
+AS_PUBLISHED = "is split as the model's fastest published run"
+IN_ANOTHER_PRECISION = "is split as a published run in another precision"
 MOST_OPTIONS = 6
 """Of a published run, to be listed."""
 
@@ -55,8 +56,10 @@ def preferred_words(result: SearchResult) -> str:
     best, inputs = result.best[0], result.inputs
     if tied_share(result) <= share_of_ties(inputs):
         return ""
-    run = " because it has been run before" if _run_before(best, result.fastest or best, inputs) else ""
-    return f"Preferred{run}, not as the fastest: this plan {reasons(best, result.fastest or best, inputs)}."
+    run = " because plans like it have been run" if _run_before(best, result.fastest or best, inputs) else ""
+    why = reasons(best, result.fastest or best, inputs)
+    share = f"Another plan would have to be predicted over {tied_share(result):.1%} faster to take its place."
+    return f"Preferred{run}, not as the fastest: this plan {why}. {share}"
 
 
 def fastest_lines(result: SearchResult) -> list[str]:
@@ -77,9 +80,8 @@ def proven_lines(result: SearchResult, with_settings: bool = True) -> list[str]:
     words, ran = proven_words(result), _ran(result)
     line = f"Published alternative: {words}" if words else ""
     if ran:
-        line = line or f"The fastest published run of this job was split so and {_took(ran)}"
-        settings = _settings(ran, (_alternative(result) or result.best[0]).plan) if with_settings else ""
-        line += f": {settings}" if settings else ""
+        line = line or f"The fastest published run of this job was split so and {_took(ran, result.inputs)}"
+        line += _how_to_ask(ran, result) if with_settings else ""
     return [f"{line}.".replace("`", "")] if line else []
 
 
@@ -98,10 +100,10 @@ def proven_words(result: SearchResult, with_cause: bool = True) -> str:
         return ""
     cause = main_cause(proven, best, result.inputs) if with_cause else ""
     slower = f"predicted {pace(proven, best)}" + (f" ({cause})" if cause else "")
-    risk = f", but it is {proven.verdict} (probability of fitting {proven.fit.probability:.0%})"
+    risk = f" and {proven.verdict} ({proven.fit.probability:.0%} to fit)"
     risky = risk if proven.verdict > best.verdict else ""
     ran = _ran(result)
-    measured = f"that run {_took(ran)}" if ran else "no published run confirms that"
+    measured = f"that run {_took(ran, result.inputs)}" if ran else "no time of such a run is published"
     return f"`{proven.plan}` {AS_PUBLISHED}, and {slower}{risky}; {measured}"
 
 
@@ -116,9 +118,19 @@ def _ran(result: SearchResult) -> FastestRun | None:
     return fastest_run_of((_alternative(result) or result.best[0]).plan, result.inputs)
 
 
-def _took(ran: FastestRun) -> str:
-    predicted = f"predicted {format_seconds(ran.predicted_s)}; " if ran.predicted_s else ""
-    return f"took {format_seconds(ran.step_time_s)} with its own settings ({predicted}{ran.name})"
+def _how_to_ask(ran: FastestRun, result: SearchResult) -> str:
+    """That a run of this job took less than the best plan would, and what to ask about it with."""
+    same = ran.global_batch == result.inputs.job.global_batch
+    less = ", less than the best plan here" if same and ran.step_time_s < result.best[0].step_time_s else ""
+    settings = _settings(ran, (_alternative(result) or result.best[0]).plan)
+    return less + (f": {settings}" if settings else "")
+
+
+def _took(ran: FastestRun, inputs: Inputs) -> str:
+    """What a run took, and for how many sequences, where not as many."""
+    sequences = "" if ran.global_batch == inputs.job.global_batch else f" for {ran.global_batch:,} sequences"
+    predicted = f"with its settings predicted {format_seconds(ran.predicted_s)}; " if ran.predicted_s else ""
+    return f"took {format_seconds(ran.step_time_s)}{sequences} ({predicted}{ran.name})"
 
 
 def _settings(ran: FastestRun, named: Plan | None = None) -> str:
@@ -164,9 +176,9 @@ def reasons(best: Estimate, fastest: Estimate, inputs: Inputs) -> str:
     given = []
     if unpublished(other, inputs) and not unpublished(one, inputs):
         given.append("stays within what published runs have used")
-    known = is_known_to_work(Plans.of([one, other]), inputs)
+    known = is_known_to_work(both := Plans.of([one, other]), inputs)
     if known[0] and not known[1]:
-        given.append(AS_PUBLISHED)
+        given.append(AS_PUBLISHED if has_published_layout(both, inputs)[0] else IN_ANOTHER_PRECISION)
     surely, before = (f"{each.fit.probability:.0%}" for each in (best, fastest))
     if best.fit.probability > fastest.fit.probability and surely != before:
         given.append(f"is more likely to fit ({surely} vs {before})")

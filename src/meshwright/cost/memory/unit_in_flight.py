@@ -10,10 +10,10 @@ from meshwright.arrays import FloatColumn, Floats, column
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import projections
-from meshwright.cost.memory.activations import context_transit_bytes
 from meshwright.cost.memory.in_flight import ShapeMemory, in_flight_bytes, loss_waiting
 from meshwright.cost.memory.rotary import table_bytes
 from meshwright.cost.memory.saved import norm_bytes
+from meshwright.cost.memory.working import context_transit_bytes
 from meshwright.cost.runs import Runs
 from meshwright.cost.shard import dense_block, layer_shard
 from meshwright.distinct import gathered, spread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import NamedTuple
 
@@ -17,10 +18,11 @@ from meshwright.specs.inputs import Inputs
 
 
 class FastestRun(NamedTuple):
-    """The fastest published run of a job."""
+    """The fastest published run of a model and layout."""
 
     name: str
     """Of its row or recipe."""
+    global_batch: int
     step_time_s: float
     """As it was measured."""
     predicted_s: float | None
@@ -40,12 +42,24 @@ def has_published_layout(plans: Plans, inputs: Inputs) -> BoolColumn:
 
 
 def is_known_to_work(plans: Plans, inputs: Inputs) -> BoolColumn:
-    """Whether each plan is split so, and recomputes whole layers only where the run did, shape (n,)."""
-    layouts = _layouts_for(inputs)
-    recomputing = [each for each in layouts if each.recomputes_all]
-    partly = _of_layouts(plans, layouts) & (plans.recompute < Recompute.FULL)
-    known: BoolColumn = partly | _of_layouts(plans, recomputing)
+    """Whether each plan is split so, or as those of another precision, and recomputes whole layers or spells out the
+    layers of chunks only where the run did, the latter also where stages are not equal; shape (n,).
+    """
+    known = np.zeros(len(plans), dtype=bool)
+    spells = (plans.chunk_layers > 0) & has_equal_stages(plans, inputs)
+    whole = plans.recompute == Recompute.FULL
+    for each in (*_layouts_for(inputs), *_layouts_of_other_precisions(inputs)):
+        allowed = (each.recomputes_all | ~whole) & (each.spells_chunks | ~spells)
+        known |= _of_layouts(plans, [each]) & allowed
     return known
+
+
+def has_equal_stages(plans: Plans, inputs: Inputs) -> BoolColumn:
+    """Whether pp divides the layers of the model, alone or with both ends as layers, shape (n,)."""
+    layers = inputs.model.num_layers
+    with_ends = ((layers + 2) % plans.pp == 0) & (True in inputs.runtime.plans.ends_as_layers)
+    equal: BoolColumn = (layers % plans.pp == 0) | with_ends
+    return equal
 
 
 def _of_layouts(plans: Plans, layouts: list[Layout]) -> BoolColumn:
@@ -57,24 +71,37 @@ def _of_layouts(plans: Plans, layouts: list[Layout]) -> BoolColumn:
 
 
 def _layouts_for(inputs: Inputs) -> list[Layout]:
-    asked, job = (*question_key(inputs), inputs.job.sequence_length), inputs.job
-    keys = operator.attrgetter("model", "family", "accelerator", "accelerators", "bits", "sequence_length")
-    alike = [each for each in published_plans().layouts if keys(each) == asked]
-    of_job = [each for each in alike if each.global_batch == job.global_batch]
+    bits = question_key(inputs)[-1]
+    alike = [each for each in _of_any_precision(inputs) if each.bits == bits]
+    of_job = [each for each in alike if each.global_batch == inputs.job.global_batch]
     return of_job or [each for each in alike if not each.beaten]
 
 
+def _layouts_of_other_precisions(inputs: Inputs) -> list[Layout]:
+    bits = question_key(inputs)[-1]
+    return [each for each in _of_any_precision(inputs) if each.bits != bits and not each.beaten]
+
+
+def _of_any_precision(inputs: Inputs) -> list[Layout]:
+    asked = (*question_key(inputs)[:-1], inputs.job.sequence_length)
+    keys = operator.attrgetter("model", "family", "accelerator", "accelerators", "sequence_length")
+    return [each for each in published_plans().layouts if keys(each) == asked]
+
+
 def fastest_run_of(plan: Plan, inputs: Inputs) -> FastestRun | None:
-    """The fastest published run of this very job, where it was split as a plan; None where no run was, or no time is
-    printed.
+    """The fastest published run of this job that was split as a plan; where none is of this batch, that of the nearest
+    one. None where no run was, or no time is printed.
     """
-    degrees = degrees_of(plan)
-    of_job = [each for each in _layouts_for(inputs) if each.global_batch == inputs.job.global_batch]
-    for each in of_job:
-        if each.degrees == degrees and each.step_time_s:
-            asked = options_of(inputs)
-            own = tuple(option for option in each.options if option not in asked)
-            return FastestRun(
-                name=each.run, step_time_s=each.step_time_s, predicted_s=each.predicted_s, plan=each.plan, options=own
-            )
-    return None
+    degrees, batch, asked = degrees_of(plan), inputs.job.global_batch, options_of(inputs)
+    alike = [each for each in _layouts_for(inputs) if each.degrees == degrees and each.step_time_s]
+    if not alike:
+        return None
+    ran = min(alike, key=lambda each: abs(math.log(each.global_batch / batch)))
+    return FastestRun(
+        name=ran.run,
+        global_batch=ran.global_batch,
+        step_time_s=ran.step_time_s or math.nan,
+        predicted_s=ran.predicted_s,
+        plan=ran.plan,
+        options=tuple(option for option in ran.options if option not in asked),
+    )

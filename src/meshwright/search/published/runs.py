@@ -59,6 +59,8 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     """Of `LAYOUT`."""
     recomputes_all: bool
     """The fastest of its job that was split so recomputed whole layers."""
+    spells_chunks: bool
+    """And named the layers of every chunk."""
     run: str
     """The fastest of its job that was split so, by the name of its row or recipe."""
     step_time_s: float | None
@@ -136,10 +138,18 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     return PublishedPlans(generations=extents_of(runs), layouts=tuple(Layout(**each) for each in known))
 
 
-def _told(run: PublishedRun) -> tuple[bool, str, float | None, float | None, str, tuple[str, ...]]:
+def _told(run: PublishedRun) -> tuple[bool, bool, str, float | None, float | None, str, tuple[str, ...]]:
     """The fields of a layout that are its run's own."""
-    recomputes_all = run.plan.recompute == Recompute.FULL
-    return recomputes_all, run.name, run.step_time_s, run.predicted_s, str(run.plan), options_of(run.inputs)
+    recomputes_all, spells_chunks = run.plan.recompute == Recompute.FULL, bool(run.plan.chunk_layers)
+    return (
+        recomputes_all,
+        spells_chunks,
+        run.name,
+        run.step_time_s,
+        run.predicted_s,
+        str(run.plan),
+        options_of(run.inputs),
+    )
 
 
 def extents_of(runs: Iterable[PublishedRun]) -> dict[int, Extent]:

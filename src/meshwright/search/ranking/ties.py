@@ -13,7 +13,7 @@ from meshwright.distinct import distinct_rows, distinct_values
 from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import USUAL
 from meshwright.layout.plans import Plans, leaves_split, without_recompute
-from meshwright.search.published.layouts import has_published_layout, is_known_to_work
+from meshwright.search.published.layouts import has_equal_stages, has_published_layout, is_known_to_work
 from meshwright.search.published.runs import generation, is_published
 from meshwright.search.ranking.rank import rank_time_s
 from meshwright.specs.choices import Recompute
@@ -106,11 +106,12 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     stage of ZeRO above 1 in a pipeline, an exchange of context-parallel ranks that is not the runtime's usual one, ends
     that count as layers where they do not usually or the reverse, a first or last stage of its own size, groups of
     another number of micro-batches than stages, full recomputation and recomputation of some layers alone; each
-    recomputed module 1. Tensor parallelism without the sequence parallelism that a runtime has counts 6, chunks that a
-    launch spells out one by one 10, schedules that split the backward pass or run both ways 4, sharded gradients or
-    weights beside tensor or context parallelism 10 where both want other hardware queues. The counts are a judgement,
-    not measured. Source of expert before tensor parallelism of experts: Megatron-LM,
-    megatron/core/transformer/moe/README.md, guideline 4; of queues: the runtime's `orders_by_one_queue`.
+    recomputed module 1. Tensor parallelism without the sequence parallelism that a runtime has counts 14, chunks that a
+    launch spells out one by one 10, where no stages of equal size are to be had 6, schedules that split the backward
+    pass or run both ways 4, sharded gradients or weights beside tensor or context parallelism 10 where both want other
+    hardware queues, and 10 where an engine of its own shards them. The counts are a judgement, not measured. Source of
+    expert before tensor parallelism of experts: Megatron-LM, megatron/core/transformer/moe/README.md, guideline 4; of
+    queues: the runtime's `orders_by_one_queue`; of engines: its `shards_by_another_engine`.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
@@ -134,10 +135,11 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     ]
     points = [2 * np.array(settings, dtype=np.int64).sum(axis=0), modules]
     points += [
-        10 * _spells_chunks(plans, inputs),
+        np.where(has_equal_stages(plans, inputs), 10, 6) * _spells_chunks(plans, inputs),
         10 * _contend_for_queues(plans, inputs),
+        10 * (inputs.runtime.plans.shards_by_another_engine & (plans.zero > 1)),
         8 * (plans.etp > 1),
-        6 * ((plans.tp > 1) & (plans.sp == 0) & inputs.runtime.plans.sequence_parallel),
+        14 * ((plans.tp > 1) & (plans.sp == 0) & inputs.runtime.plans.sequence_parallel),
         4 * ~np.isin(plans.schedule, USUAL),
         *(np.log2(chunks).astype(np.int64) for chunks in (plans.pp, plans.vpp)),
     ]

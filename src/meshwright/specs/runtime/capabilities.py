@@ -28,6 +28,8 @@ class Capabilities(Spec):
     """Axes, fastest first."""
     zero_stages: tuple[Literal[0, 1, 2, 3], ...]
     """Of half weights 0 to 3; of full ones 0 (replicas), 2 (weights stay gathered) and 3 (resharded after use)."""
+    shards_by_another_engine: bool = False
+    """Stages above 1 are an engine of their own, with checkpoints of their own form."""
     shards_one_rank: bool
     """These stages hold on a single rank too, whose weights are gathered into copies; else that one has ZeRO 0."""
     tensor_parallel: bool
