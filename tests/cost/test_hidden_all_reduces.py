@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from meshwright.answers.launch.files import launch_files
+from meshwright.cost.comms.tensor import hidden_share
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
+from meshwright.specs.reading.model import read_model
 from strategies import llama_8b, question
 
 WHOLE, SPLIT = Plan(tp=8, micro_batch=4), Plan(tp=8, sp=True, micro_batch=4)
@@ -43,3 +46,13 @@ def test_bridge_is_written_as_it_is_priced() -> None:
         (priced,) = estimate_each([plan], asked)
         files = launch_files(priced.plan, asked, "megatron-bridge").files
         assert f"tp_comm_overlap={overlapped}" in "".join(files.values())
+
+
+def test_nothing_hides_exchanges_of_tensor_parallelism_beside_those_of_experts_before_blackwell() -> None:
+    """Both want other hardware queues (Megatron-LM, training/arguments.py L1466-1475)."""
+    plans = [Plan(tp=2, sp=True, dp=8, ep=8, pp=2, vpp=vpp, zero=1, num_microbatches=4) for vpp in (1, 2)]
+    told = {}
+    for cluster in ("4x8:h100", "4x8:b200"):
+        inputs = question(read_model("mixtral-8x7b"), cluster, "megatron-bridge", global_batch=32)
+        told[cluster] = hidden_share(Plans.of(plans), inputs).tolist()
+    assert told == {"4x8:h100": [0.5, 0.0], "4x8:b200": [0.5, 0.5]}

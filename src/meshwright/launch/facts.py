@@ -19,7 +19,6 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.recompute_modules import RecomputeModules
-from meshwright.specs.runtime.communication import FREE_OF_QUEUES
 
 AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
@@ -172,7 +171,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
 
 def _numbers(plan: Plan, inputs: Inputs) -> Facts:
     accelerator, job, runtime, recipe = inputs.cluster.accelerator, inputs.job, inputs.runtime, inputs.recipe
-    ordered, split = (accelerator.compute_capability or 0) < FREE_OF_QUEUES, plan.tp > 1 or plan.cp > 1
+    ordered, split = accelerator.needs_one_queue, plan.tp > 1 or plan.cp > 1
     overlapped = any(overlaps_micro_batches(plan, inputs, kind) for kind in inputs.model.layer_kinds)
     hybrid = accelerator.domain_spans_nodes or runtime.communication.fused_kernels == "hybrid_ep"
     return {

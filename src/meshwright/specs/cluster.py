@@ -19,6 +19,10 @@ MAX_GPUS = 10_000_000
 """More accelerators than any site plans; a larger count is taken for a slip."""
 
 
+FREE_OF_QUEUES = 10
+"""Compute capability from which on kernels keep their order without a single hardware queue (Blackwell)."""
+
+
 class Power(Spec):
     """The power limit of an accelerator, and how its speed follows a lower one."""
 
@@ -81,6 +85,14 @@ class Accelerator(Spec):
     assumed: Assumed = ()
     """Facts without a public source, for the user's eyes."""
     sources: dict[str, str]
+
+    @property
+    def needs_one_queue(self) -> bool:
+        """Whether kernels keep their order in a single hardware queue alone: before Blackwell. One without a compute
+        capability counts so, as ROCm tells 9 of MI300X and MI355X. Source: Megatron-LM@d98e8a64ddf3,
+        training/arguments.py L1466-1475, utils.py, get_device_arch_version.
+        """
+        return (self.compute_capability or 0) < FREE_OF_QUEUES
 
     @property
     def domain_spans_nodes(self) -> bool:

@@ -65,15 +65,15 @@ def knobs_section(
     """Every single change, the safe ones first, the fastest first, and by themselves those of the hardware; of a plan
     that is not safe, what would be.
 
-    rescued: what would be safe, which may take searches; shown: how many, of settings alone, that change the step time
-    or make the plan safer; None: all.
+    rescued: what would be safe, which may take searches; shown: how many, of settings alone, that make the plan faster
+    or safer or leave more memory free; None: all.
     """
     safe = rescue_section(rescued)
     if shown == 0:
         return tuple(safe)
     more = [each for each in priced.changes if each.knob in HARDWARE]
     settings = [each for each in priced.changes if each.knob not in HARDWARE]
-    named = settings if shown is None else [each for each in settings if _moves(each, estimate)][:shown]
+    named = settings if shown is None else [each for each in settings if _gains(each, estimate)][:shown]
     rows = tuple(_row(each, estimate) for each in named)
     outside = f", {priced.outside} outside the constraints" if priced.outside else ""
     note = f"Left out: {priced.illegal} not legal, {priced.idle} without effect{outside}."
@@ -103,11 +103,11 @@ def alternatives_entry(estimate: Estimate, inputs: Inputs, result: SearchResult 
     return parts | {"neighbours": others}
 
 
-def _moves(each: PricedChange, estimate: Estimate) -> bool:
-    """Whether a change makes a plan faster or slower by what is written of it, or safer."""
+def _gains(each: PricedChange, estimate: Estimate) -> bool:
+    """Whether a change makes a plan faster or leaves more memory free by what is written of it, or makes it safer."""
     after = each.estimate
-    moved = abs(1 - after.step_time_s / estimate.step_time_s) >= NO_GAIN
-    return moved or after.verdict < estimate.verdict
+    faster = 1 - after.step_time_s / estimate.step_time_s >= NO_GAIN
+    return faster or after.verdict < estimate.verdict or 1 - after.memory.device / estimate.memory.device >= NO_GAIN
 
 
 def _hardware_row(each: PricedChange, estimate: Estimate) -> tuple[str, ...]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
 from meshwright.arrays import Bools, Floats, Ints, where
+from meshwright.cost.batch_overlap import overlaps_micro_batches
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, repeated, resized
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.layer import LayerTime
@@ -162,10 +165,11 @@ def hidden_share(plan: Layout, inputs: Inputs) -> Floats:
     """Share of its matrix product that hides a tensor-parallel exchange; 0: none.
 
     What the runtime overlaps, in most only all-gathers and reduce-scatters, which sequence parallelism has, and in
-    Megatron nothing beside latent attention.
+    Megatron nothing beside latent attention, nor, where kernels need a single queue, beside exchanges of experts that
+    another micro-batch hides, which want several.
     plan: scalar or array (n,). Returns shares. Source: Megatron-LM@d98e8a64ddf3, training/arguments.py L1441-1442,
-    core/extensions/transformer_engine.py L1176-1185; Megatron-Bridge@067f987df03b, training/comm_overlap.py L446-448,
-    which switches tp_comm_overlap off.
+    L1466-1475, core/extensions/transformer_engine.py L1176-1185; Megatron-Bridge@067f987df03b,
+    training/comm_overlap.py L446-448, which switches tp_comm_overlap off, and perf_recipes/qwen/h100/qwen3_moe.py.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.behaviours import with_behaviours
@@ -178,6 +182,9 @@ def hidden_share(plan: Layout, inputs: Inputs) -> Floats:
     latent = any(kind.attention.latent for kind in inputs.model.layer_kinds)
     share = 0.0 if latent and not runtime.communication.hides_beside_latent_attention else 1.0
     exchanges = (plan.sp > 0) | runtime.communication.hides_all_reduces
+    if runtime.communication.orders_by_one_queue and inputs.cluster.accelerator.needs_one_queue:
+        for kind in inputs.model.layer_kinds:
+            exchanges = np.logical_and(exchanges, np.logical_not(overlaps_micro_batches(plan, inputs, kind)))
     return where(exchanges, share * runtime.overlap.tensor_parallel, 0.0)
 
 

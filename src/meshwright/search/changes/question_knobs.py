@@ -49,7 +49,8 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
         change = FieldChange(each.field, str(each.size), str(each.padded))
         yield each.field, [QuestionChange(each.inputs, change, {})]
     for precision in runtime.plans.precisions:
-        if precision != job.precision:
+        # A job in bf16 gains no more by fp16 than by 2-byte gradients, and would scale its loss again.
+        if precision != job.precision and (job.precision, precision) != ("bf16", "fp16"):
             yield _of_job(inputs, "precision", job.precision, precision)
     summed = {2: "half", 4: "fp32"}
     now = summed[inputs.gradient_bytes]

@@ -14,13 +14,12 @@ from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import USUAL
 from meshwright.layout.plans import Plans, leaves_split, without_recompute
 from meshwright.search.published.layouts import has_equal_stages, has_published_layout, is_known_to_work
-from meshwright.search.published.runs import generation, is_published
+from meshwright.search.published.runs import is_published
 from meshwright.search.ranking.rank import rank_time_s
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import layout_share, tie_share
 from meshwright.specs.residuals import like
-from meshwright.specs.runtime.communication import FREE_OF_QUEUES
 
 POINT = 0.0025
 """Of the step time, what a point of complexity may cost among equals; a judgement, not measured."""
@@ -159,7 +158,7 @@ def _spells_chunks(plans: Plans, inputs: Inputs) -> BoolColumn:
 
 def _contend_for_queues(plans: Plans, inputs: Inputs) -> BoolColumn:
     """Whether sharded gradients or weights stand beside tensor or context parallelism that wants one hardware queue."""
-    ordered = inputs.runtime.communication.orders_by_one_queue and (generation(inputs) < FREE_OF_QUEUES)
+    ordered = inputs.runtime.communication.orders_by_one_queue and inputs.cluster.accelerator.needs_one_queue
     contend: BoolColumn = ordered & (plans.zero > 1) & ((plans.tp > 1) | (plans.cp > 1))
     return contend
 

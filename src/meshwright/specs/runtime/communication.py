@@ -12,9 +12,6 @@ FOR_EXPERTS = ("dispatcher", "fused_kernels", "quantised_dispatch", "expert_capa
 """Fields of `Communication` that models without experts do not read."""
 Share = Annotated[float, Field(ge=0, le=1)]
 
-FREE_OF_QUEUES = 10
-"""Compute capability from which on kernels keep their order without a single hardware queue (Blackwell)."""
-
 
 class Communication(Spec):
     """Exchanges of experts and of context parallelism."""
@@ -37,8 +34,9 @@ class Communication(Spec):
     """Tensor parallelism without sequence parallelism sums the gradient of an input that several products share in one
     all-reduce, not in one for each."""
     orders_by_one_queue: bool
-    """Before `FREE_OF_QUEUES`, tensor and context parallelism want one hardware queue of kernels
-    (CUDA_DEVICE_MAX_CONNECTIONS=1), and sharded gradients and weights want several."""
+    """On accelerators that need one (`Accelerator.needs_one_queue`), tensor and context parallelism want a single
+    hardware queue of kernels (CUDA_DEVICE_MAX_CONNECTIONS=1); sharded gradients and weights want several, and so do
+    exchanges of experts beside another micro-batch."""
     hides_beside_latent_attention: bool
     """Collectives of tensor parallelism overlap in models with latent attention too."""
     hides_all_reduces: bool
