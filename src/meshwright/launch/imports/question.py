@@ -190,7 +190,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
             if fields.get("model.experts") and not usual.plans.experts and given.runtime is None:
                 wrong.append("--runtime megatron-core prices its experts as Megatron-LM runs them")
     rules = file_rules(dialect.name, read, settings, facts_of(*asked) if asked else {}, keyed)
-    misspelt = misspelt_rules(dialect.name, {*understood.unknown} - {*keyed}, read.by_key(), table)
+    misspelt = misspelt_rules(dialect, {*understood.unknown} - {*keyed}, read.by_key(), table)
     rules += tuple(with_line(rule, read) for rule in misspelt)
     if gaps or wrong or asked is None or cluster is None:
         broken = [*broken_lines(rules), *(str(fault) for fault in (faults(*asked) if asked else ()))]

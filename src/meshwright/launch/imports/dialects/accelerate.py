@@ -44,4 +44,5 @@ DIALECT = Dialect(
     framework="accelerate",
     holds=has("distributed_type"),
     translate=_translated,
+    strict="accelerate commands/config/config_args.py; what stands in fsdp_config is passed over",
 )

@@ -57,4 +57,5 @@ DIALECT = Dialect(
     framework="DeepSpeed",
     holds=_holds,
     translate=lambda spelled: _of_a_pipeline(_of_replicas(spelled.known, spelled.notes), spelled.notes),
+    strict="deepspeed/runtime/config_utils.py L110 forbids other keys in its sections",
 )

@@ -138,4 +138,5 @@ DIALECT = Dialect(
     holds=_holds,
     objects=with_recipe,
     translate=_translated,
+    strict="fields of its configuration classes, which take any other that is assigned and never read it",
 )

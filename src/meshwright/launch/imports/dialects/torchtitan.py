@@ -115,4 +115,5 @@ DIALECT = Dialect(
     holds=_holds,
     objects=_with_objects,
     translate=_translated,
+    strict="fields of its configuration classes alone",
 )
