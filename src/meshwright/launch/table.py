@@ -178,6 +178,8 @@ class LaunchTable(Spec):
     asked_as: dict[str, str] = {}
     """Where what is left open stands in the words of its files, and what --set takes; by the name of the field, or by
     what a choice is about."""
+    switched_as: tuple[str, ...] = ()
+    """Names by which behaviours of `imports` look at its settings as at those of other tables."""
     ignored: tuple[str, ...] = ()
     """Settings that change neither; a `*` at the end stands for the rest of a name."""
 

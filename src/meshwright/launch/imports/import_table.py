@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from importlib import resources
 
 from meshwright.launch.table import LaunchTable, Row, launch_table
@@ -10,6 +11,7 @@ from meshwright.launch.table import LaunchTable, Row, launch_table
 TABLES = resources.files("meshwright.launch.imports") / "tables"
 
 
+@cache
 def import_table(name: str) -> LaunchTable:
     """The table of a framework: one for reading alone, or the one that also writes its files.
 
