@@ -17,6 +17,7 @@ from meshwright.errors import UnknownName
 from meshwright.launch.framework import Setting, Value, framework_files, framework_text, launch_file
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.base import Spec
+from meshwright.specs.like import over_like
 
 Conditions = tuple[str, ...]
 """Names of facts that all hold."""
@@ -242,10 +243,14 @@ def launch_table(name: str) -> LaunchTable:
     """The table of that name; raises `UnknownName` with the nearest ones."""
     if name not in launch_tables():
         raise UnknownName("framework with a launch table", name, launch_tables())
-    entry = tomllib.loads(framework_text(name, "fields")) | {"settings": launch_file(name).settings}
-    if "like" not in entry:
-        return LaunchTable(**entry)
-    return launch_table(entry.pop("like")).replace(**entry)
+    return LaunchTable(**table_entry(name))
+
+
+def table_entry(name: str) -> dict[str, Any]:
+    """The table of that name as its files say it."""
+    return over_like(tomllib.loads(framework_text(name, "fields")), table_entry) | {
+        "settings": launch_file(name).settings
+    }
 
 
 def table_of(runtime: str) -> str | None:

@@ -17,6 +17,7 @@ from meshwright.launch.imports.nearest import nearest_word
 from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.spelling import Settings
 from meshwright.specs.base import Spec
+from meshwright.specs.like import over_like
 
 FILES = resources.files("meshwright.launch.imports") / "demands"
 SHARED = resources.files("meshwright.launch.imports") / "shared_demands.toml"
@@ -71,15 +72,18 @@ class FileRule(NamedTuple):
 @cache
 def demands_of(name: str) -> Demands | None:
     """What the framework of a launch table demands, or another one that it is `like`; None where nothing is known."""
-    file = FILES / f"{name}.toml"
-    if not file.is_file():
+    read = _entry(name)
+    if not read:
         return None
-    read = tomllib.loads(file.read_text("utf-8"))
-    if "like" in read:
-        return demands_of(read["like"])
     sources = read.pop("shared", {})
     shared = [{"name": name, "source": source} | _shared()[name] for name, source in sources.items()]
     return Demands(**read | {"demands": [*shared, *read["demands"]]})
+
+
+def _entry(name: str) -> dict[str, Any]:
+    """What the file of that name says; nothing where there is none."""
+    file = FILES / f"{name}.toml"
+    return over_like(tomllib.loads(file.read_text("utf-8")), _entry) if file.is_file() else {}
 
 
 @cache
