@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from meshwright.errors import UnknownName
 from meshwright.launch.forms import Fields, read_value
-from meshwright.launch.imports.adapters import with_usual_modules
 from meshwright.launch.imports.answered import answered, says
-from meshwright.launch.imports.attention import with_attention
 from meshwright.launch.imports.behaviours import without_switches
-from meshwright.launch.imports.deepspeed_json import known_to_deepspeed, sized_by_the_model
 from meshwright.launch.imports.dialects.dialect import Spelled
-from meshwright.launch.imports.folder import with_script
+from meshwright.launch.imports.files.folder import with_script
 from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, settled
 from meshwright.launch.imports.machines import Machines, cluster_for, counted, machines_of
 from meshwright.launch.imports.source import Given, Source
-from meshwright.launch.imports.training import require_training
+from meshwright.launch.imports.spellings.adapters import with_usual_modules
+from meshwright.launch.imports.spellings.attention import with_attention
+from meshwright.launch.imports.spellings.deepspeed_json import known_to_deepspeed, sized_by_the_model
+from meshwright.launch.imports.spellings.training import require_training
+from meshwright.launch.imports.spellings.vocabulary import spellings_of
 from meshwright.launch.imports.unread import told_elsewhere
-from meshwright.launch.imports.vocabulary import spellings_of
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings, Understood, understand
 from meshwright.launch.table import LaunchTable

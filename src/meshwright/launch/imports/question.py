@@ -11,20 +11,20 @@ from meshwright.errors import IllegalPlan, InvalidInput, InvalidSpec
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields
-from meshwright.launch.imports.adapters import units_of_trainer
 from meshwright.launch.imports.answered import batched
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set
-from meshwright.launch.imports.deepspeed_json import engine_left_out
-from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.imports.dialects.dialect import Dialect
-from meshwright.launch.imports.file_rules import broken_lines, file_rules, with_line
+from meshwright.launch.imports.files.lines import faults_of, with_lines
 from meshwright.launch.imports.gaps import gaps_of, says_sizes
-from meshwright.launch.imports.lines import faults_of, with_lines
 from meshwright.launch.imports.machines import Machines
 from meshwright.launch.imports.meaning import Meaning, meaning_of
-from meshwright.launch.imports.misspelt import misspelt_rules
+from meshwright.launch.imports.rules.demands import FileRule
+from meshwright.launch.imports.rules.file_rules import broken_lines, file_rules, with_line
+from meshwright.launch.imports.rules.misspelt import misspelt_rules
 from meshwright.launch.imports.source import Given as Given
 from meshwright.launch.imports.source import Source, source_of
+from meshwright.launch.imports.spellings.adapters import units_of_trainer
+from meshwright.launch.imports.spellings.deepspeed_json import engine_left_out
 from meshwright.launch.imports.unread import unread
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings, Understood

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.forms import Fields
-from meshwright.launch.imports.bridge_workloads import is_workload, one_workload
 from meshwright.launch.imports.dialects import dialect_of
 from meshwright.launch.imports.dialects.dialect import Dialect
-from meshwright.launch.imports.folder import environment_in, launch_file_in, with_configuration, with_folder
-from meshwright.launch.imports.functions import one_function
-from meshwright.launch.imports.given_values import is_setting, not_read, passed_over
+from meshwright.launch.imports.files.bridge_workloads import is_workload, one_workload
+from meshwright.launch.imports.files.folder import environment_in, launch_file_in, with_configuration, with_folder
+from meshwright.launch.imports.files.functions import one_function
+from meshwright.launch.imports.files.given_values import is_setting, not_read, passed_over
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.readers.read import read_launch_file
 from meshwright.launch.readers.settings import LaunchSettings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.launch.imports.dialects.dialect import Dialect, is_below
-from meshwright.launch.imports.numbers import whole_number
+from meshwright.launch.imports.spellings.numbers import whole_number
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 

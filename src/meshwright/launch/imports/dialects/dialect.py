@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from meshwright.launch.imports.functions import without_objects
+from meshwright.launch.imports.files.functions import without_objects
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 

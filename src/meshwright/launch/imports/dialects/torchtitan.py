@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
-from meshwright.launch.imports.unsaid import unsaid_degrees
+from meshwright.launch.imports.spellings.unsaid import unsaid_degrees
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Collection
 from typing import cast
 
-from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.imports.dialects.dialect import Dialect
-from meshwright.launch.imports.options import Options, options_of
+from meshwright.launch.imports.rules.demands import FileRule
+from meshwright.launch.imports.rules.options import Options, options_of
 from meshwright.launch.table import LaunchTable
 
 SURE = 0.9

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 from meshwright.errors import any_of
 from meshwright.launch.facts import Facts, holds
 from meshwright.launch.framework import Value
-from meshwright.launch.imports.conditions import Said, fulfilled, keys_of
-from meshwright.launch.imports.nearest import nearest_word
-from meshwright.launch.imports.numbers import whole_number
+from meshwright.launch.imports.rules.conditions import Said, fulfilled, keys_of
+from meshwright.launch.imports.rules.nearest import nearest_word
+from meshwright.launch.imports.spellings.numbers import whole_number
 from meshwright.launch.spelling import Settings
 from meshwright.specs.base import Spec
 from meshwright.specs.like import over_like
 
-FILES = resources.files("meshwright.launch.imports") / "demands"
-SHARED = resources.files("meshwright.launch.imports") / "shared_demands.toml"
+FILES = resources.files("meshwright.launch.imports.rules") / "demands"
+SHARED = resources.files("meshwright.launch.imports.rules") / "shared_demands.toml"
 FARTHEST = 1000
 """Whole numbers on either side of a value that are tried for the nearest one that is accepted."""
 _FILLED = re.compile(r"\{([\w.-]+)\}")

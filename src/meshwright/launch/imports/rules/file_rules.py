@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection, Iterator
 
 from meshwright.launch.facts import Facts
-from meshwright.launch.imports.conditions import Said
-from meshwright.launch.imports.deepspeed_json import deepspeed_file, engine_settings
-from meshwright.launch.imports.demands import FileRule, demanded
 from meshwright.launch.imports.dialects import deepspeed
-from meshwright.launch.imports.known_fields import field_rules
-from meshwright.launch.imports.misspelt import misspelt_rules
-from meshwright.launch.imports.options import option_rules
+from meshwright.launch.imports.rules.conditions import Said
+from meshwright.launch.imports.rules.demands import FileRule, demanded
+from meshwright.launch.imports.rules.known_fields import field_rules
+from meshwright.launch.imports.rules.misspelt import misspelt_rules
+from meshwright.launch.imports.rules.options import option_rules
+from meshwright.launch.imports.spellings.deepspeed_json import deepspeed_file, engine_settings
 from meshwright.launch.readers.limits import line_of, named_lines
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.readers.shell.expansion import UNKNOWN
