@@ -114,6 +114,10 @@ class LaunchTable(Spec):
     framework: str
     release: str
     """What the settings were read from, and what its own parser was tried with."""
+    installed: str = ""
+    """What to install for its files, where that is not what `release` says by itself."""
+    read_in_release: tuple[str, ...] = ()
+    """Runtimes whose rules and prices were read in this very release."""
     runtimes: tuple[str, ...]
     """Runtimes whose plans it writes; what is read is priced as of the first."""
     file: Literal["arguments", "toml", "python", "json", "yaml"]
