@@ -5,9 +5,10 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
-from meshwright.launch.table import LaunchTable, table_entry
+from meshwright.launch.table import LaunchTable, launch_table, table_entry
 from meshwright.specs.like import over_like
 
 TABLES = resources.files("meshwright.launch.imports") / "tables"
@@ -19,11 +20,15 @@ def import_table(name: str) -> LaunchTable:
 
     `like` names another that it changes, `program` the one of the arguments that stand beside it in a script.
     """
-    return LaunchTable(**_entry(name))
+    return LaunchTable(**_entry(name)) if _own(name).is_file() else launch_table(name)
+
+
+def _own(name: str) -> Traversable:
+    return TABLES / f"{name}.toml"
 
 
 def _entry(name: str) -> dict[str, Any]:
-    own = TABLES / f"{name}.toml"
+    own = _own(name)
     if not own.is_file():
         return table_entry(name)
 
