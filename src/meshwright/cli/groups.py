@@ -45,7 +45,7 @@ from meshwright.cli.options import (
     WithSequenceParallel,
 )
 from meshwright.errors import InvalidInput, quoted
-from meshwright.specs.defaults import DEFAULT_RUNTIME
+from meshwright.specs.defaults import DEFAULT_PRECISION, DEFAULT_RUNTIME
 
 VALUES = {str: "NAME", int: "N", float: "NUMBER", Path: "FILE"}
 """What stands for the value of an option in help, by its type."""
@@ -108,7 +108,7 @@ class JobOptions:
     global_batch: GlobalBatch = None
     global_batch_tokens: GlobalBatchTokens = None
     document_length: DocumentLength = None
-    precision: Precision = "bf16"
+    precision: Precision = DEFAULT_PRECISION
     gradients: Gradients = None
     tokens: Tokens = None
     lora_rank: LoraRank = 0

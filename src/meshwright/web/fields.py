@@ -7,7 +7,7 @@ from typing import NamedTuple, get_args
 
 from meshwright.specs import catalog
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES
-from meshwright.specs.defaults import DEFAULT_RUNTIME
+from meshwright.specs.defaults import DEFAULT_PRECISION, DEFAULT_RUNTIME
 from meshwright.specs.job import GradientFormat
 
 NUMBERS = "such as 8, 1,2,4 or 1-4"
@@ -68,7 +68,7 @@ QUESTION = (
         "precision",
         "Precision",
         "format of weights, activations and matrix products",
-        default="bf16",
+        default=DEFAULT_PRECISION,
         names=_precisions,
         only_names=True,
     ),

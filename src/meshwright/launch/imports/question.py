@@ -32,6 +32,7 @@ from meshwright.launch.table import LaunchTable
 from meshwright.layout.legality import faults, require_counts
 from meshwright.layout.plan import Plan
 from meshwright.specs.cluster import Cluster
+from meshwright.specs.defaults import DEFAULT_PRECISION
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import Runtime, read_runtime
 
@@ -169,7 +170,7 @@ def _as_set(source: Source, meant: Meaning, usual: Runtime, cluster: Cluster) ->
     """The plan of fields and its question, with the runtime as the settings switch it; raises `InvalidSpec` or
     `IllegalPlan`.
     """
-    precision = str(meant.fields.get("job.precision") or "bf16")
+    precision = str(meant.fields.get("job.precision") or DEFAULT_PRECISION)
     runtime = runtime_as_set(usual, source.dialect.name, meant.spelled, precision, meant.notes)
     fields = batched(meant.fields | {"cluster.gpus": cluster.num_gpus}, cluster.num_gpus)
     plan, inputs = question_of(fields, cluster, runtime, model=meant.model, name=source.path.stem)
