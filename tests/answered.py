@@ -48,5 +48,6 @@ def document(name: str, kind: str = "plan") -> dict[str, Any]:
 
 
 def priced(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """All plans of a document."""
+    """All plans of a document, of which there must be one."""
+    assert document["plans"]
     return [*document["plans"], *document.get("other_splits", [])]

@@ -207,6 +207,7 @@ def legal_plans(inputs: Inputs) -> Plans:
 def some_legal_plans(name: str, count: int) -> Plans:
     """A random choice, the same in every run, of the legal plans of one of `questions`."""
     plans = legal_plans(questions()[name])
+    assert len(plans) > 0
     return plans.take(np.random.default_rng(0).permutation(len(plans))[:count])
 
 

@@ -27,16 +27,21 @@ DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_docstring_that_a_page_shows_exists(page: Path) -> None:
-    for name in re.findall(r"^::: ([\w.]+)$", page.read_text("utf-8"), re.MULTILINE):
-        assert pkgutil.resolve_name(name).__doc__, name
+def test_every_docstring_that_a_page_shows_exists() -> None:
+    shown = [name for page in PAGES for name in re.findall(r"^::: ([\w.]+)$", page.read_text("utf-8"), re.MULTILINE)]
+    assert shown
+    assert [name for name in shown if not pkgutil.resolve_name(name).__doc__] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_page_that_a_page_links_to_exists(page: Path) -> None:
-    for target in re.findall(r"\]\(([\w./-]+\.md)(?:#[\w.-]+)?\)", page.read_text("utf-8")):
-        assert (page.parent / target).is_file(), target
+def test_every_page_that_a_page_links_to_exists() -> None:
+    links = [(page, target) for page in PAGES for target in _linked(page.read_text("utf-8"))]
+    assert links
+    assert [f"{page.name}: {target}" for page, target in links if not (page.parent / target).is_file()] == []
+
+
+def _linked(text: str) -> list[str]:
+    """The pages that a page links to."""
+    return re.findall(r"\]\(([\w./-]+\.md)(?:#[\w.-]+)?\)", text)
 
 
 def test_pages_that_are_files_of_the_root_lead_to_them_on_a_code_host_and_hold_them_on_the_site() -> None:
@@ -45,8 +50,7 @@ def test_pages_that_are_files_of_the_root_lead_to_them_on_a_code_host_and_hold_t
         assert f"](../{file})" in (DOCS / page).read_text("utf-8")
         whole = hook["root_page"](page)
         assert whole.splitlines()[0] == (DOCS.parent / file).read_text("utf-8").splitlines()[0]
-        for target in re.findall(r"\]\(([\w./-]+\.md)(?:#[\w.-]+)?\)", whole):
-            assert (DOCS / target).is_file(), target
+        assert [target for target in _linked(whole) if not (DOCS / target).is_file()] == []
 
 
 def test_no_page_includes_another_as_only_the_site_would_show() -> None:

@@ -36,6 +36,7 @@ def audit() -> ModuleType:
 
 
 def test_every_dependency_has_a_lower_and_an_upper_bound(audit: ModuleType) -> None:
+    assert audit.bounds()
     for each in audit.bounds():
         kinds = {clause.operator for clause in each.specifier}
         assert kinds == {"=="} or kinds >= {">=", "<"}, each
@@ -43,6 +44,7 @@ def test_every_dependency_has_a_lower_and_an_upper_bound(audit: ModuleType) -> N
 
 def test_what_the_tests_run_with_is_pinned_by_hash_within_the_bounds(audit: ModuleType) -> None:
     pins = audit.pins()
+    assert audit.bounds("dev")
     for each in audit.bounds("dev"):
         assert each.specifier.contains(pins[each.name.lower()]), f"make lock: {each}"
 

@@ -192,14 +192,14 @@ def test_every_command_says_the_same_of_one_question(name: str, tmp_path: Path) 
 
 def test_the_entry_of_a_plan_holds_one_verdict() -> None:
     """The probability, the verdict, the free memory and the accepted risk agree in every answer."""
-    for name in QUESTIONS:
-        result = answered(name, 5)
-        for estimate in () if isinstance(result, str) else (*result.best, result.leanest):
+    results = {name: result for name in QUESTIONS if not isinstance(result := answered(name, 5), str)}
+    assert results
+    for name, result in results.items():
+        for estimate in (*result.best, result.leanest):
             fit, risk = estimate.fit, QUESTIONS[name].job.risk
             assert (fit.verdict == Verdict.SAFE) == (fit.margin_bytes >= 0)
             if abs(fit.probability - (1 - risk)) > 1e-4:
                 assert (fit.verdict == Verdict.SAFE) == (fit.probability >= 1 - risk)
             assert (fit.verdict == Verdict.OUT_OF_MEMORY) == (fit.probability < 0.1)
-        if not isinstance(result, str):
-            fits = result.leanest.fit.probability
-            assert plan_entry(result.leanest, QUESTIONS[name])["uncertainty"]["fits"] == fits
+        fits = result.leanest.fit.probability
+        assert plan_entry(result.leanest, QUESTIONS[name])["uncertainty"]["fits"] == fits

@@ -73,6 +73,7 @@ def test_the_plan_screen_answers(found: SearchResult) -> None:
 def test_the_plan_screen_says_why_each_runner_up_lost(found: SearchResult) -> None:
     rows = shown(plan_screen(found)).splitlines()
     text = " ".join(" ".join(rows).split())
+    assert len(found.best) > 1
     for estimate in found.best[1:]:
         share = estimate.step_time_s / found.best[0].step_time_s - 1
         assert pace_of(share) in text or "as fast" in text

@@ -28,6 +28,7 @@ def test_help_is_whole_at_80_columns(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("name", SINGLE)
 def test_help_names_every_option_and_says_what_it_is(name: str) -> None:
     shown = asked(name, "--help").out
+    assert command(name).params
     for parameter in command(name).params:
         assert parameter.param_type_name == "argument" or all(f"{each} " in shown for each in parameter.opts)
         assert getattr(parameter, "help", None), f"{name}: {parameter.name} has no help"
@@ -35,6 +36,7 @@ def test_help_names_every_option_and_says_what_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_a_command_takes_its_examples(name: str) -> None:
+    assert COMMANDS[name].examples
     for example in COMMANDS[name].examples:
         first, *words = shlex.split(example)
         assert first == name

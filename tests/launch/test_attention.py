@@ -134,7 +134,9 @@ def test_context_parallelism_splits_the_attention_that_its_framework_knows(
     [("gemma-3-12b", "newest", True), ("gemma-3-12b", "flash-2", False), ("llama-3.1-8b", "newest", False)],
 )
 def test_windows_that_become_masks_are_said_in_the_files(model: str, kernel: str, noted: bool) -> None:
-    for name, text in launch_files(PLAN, _asked(model, kernel), "accelerate").files.items():
+    files = launch_files(PLAN, _asked(model, kernel), "accelerate").files
+    assert files
+    for name, text in files.items():
         assert ("take longer than predicted" in " ".join(text.split("#"))) is noted, name
 
 

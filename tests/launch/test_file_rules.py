@@ -9,10 +9,10 @@ import pytest
 
 from commands import asked
 from launch_examples import FILES, SAID
-from meshwright.launch.imports.conditions import Said, fulfilled
-from meshwright.launch.imports.demands import FILES as DEMANDS
-from meshwright.launch.imports.demands import FileRule, demands_of
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.launch.imports.rules.conditions import Said, fulfilled
+from meshwright.launch.imports.rules.demands import FILES as DEMANDS
+from meshwright.launch.imports.rules.demands import FileRule, demands_of
 
 SCRIPT = """#!/bin/bash
 export CUDA_DEVICE_MAX_CONNECTIONS=1

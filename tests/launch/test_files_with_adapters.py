@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.adapters import FILE
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.launch.imports.spellings.adapters import FILE
 from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.job import ALL_LINEAR
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from commands import asked
-from meshwright.launch.imports.demands import FileRule
 from meshwright.launch.imports.question import Given, question_of_file
+from meshwright.launch.imports.rules.demands import FileRule
 
 TITAN = """[model]
 name = "llama3"

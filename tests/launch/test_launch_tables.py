@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ from meshwright.errors import InvalidInput, UnknownName
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import differences, fields_of, question_of
 from meshwright.launch.forms import FORMS, read_value
+from meshwright.launch.imports.behaviours import FILE as BEHAVIOURS
+from meshwright.launch.imports.dialects import DIALECTS
+from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.spelling import settings_of, understand
 from meshwright.launch.table import launch_table, launch_tables, table_of
 from meshwright.layout.plan import Plan
-from meshwright.specs.catalog import names
+from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.reading.cluster import read_cluster
@@ -115,7 +119,7 @@ def test_unknown_tables_are_named() -> None:
 def test_the_table_of_a_runtime_is_the_first_that_names_it() -> None:
     """Though only the tables that mention it are parsed."""
     every = {name: launch_table(name).runtimes for name in launch_tables()}
-    for runtime in {*names("runtimes"), *(each for runtimes in every.values() for each in runtimes)}:
+    for runtime in {*catalog.names("runtimes"), *(each for runtimes in every.values() for each in runtimes)}:
         assert table_of(runtime) == next((name for name in every if runtime in every[name]), None)
 
 
@@ -123,3 +127,15 @@ def test_the_table_of_a_runtime_is_the_first_that_names_it() -> None:
 def test_what_is_to_be_filled_in_can_stand_in_an_expansion_of_the_shell(name: str) -> None:
     """Bash pairs quotes within "${NAME:?what}" too: between two apostrophes it took no option."""
     assert [what for what in launch_table(name).to_fill.values() if set("'\"$`\\{}") & set(what)] == []
+
+
+def test_behaviours_look_at_the_settings_of_dialects() -> None:
+    named = {name for each in tomllib.loads(BEHAVIOURS.read_text("utf-8"))["behaviours"] for name in each["tables"]}
+    switched_as = {name for each in DIALECTS for name in import_table(each.name).switched_as}
+    assert switched_as <= named <= switched_as | {each.name for each in DIALECTS}
+
+
+@pytest.mark.parametrize("library", catalog.table("frontends")["libraries"], ids=lambda each: each["names"][0])
+def test_a_library_starts_what_its_launch_files_are_priced_as(library: dict[str, list[str]]) -> None:
+    tables = [import_table(each.name) for each in DIALECTS if each.name in library["names"]]
+    assert {runtime for table in tables for runtime in table.runtimes} == {*library["runtimes"]}

@@ -9,8 +9,8 @@ import pytest
 
 from commands import asked
 from launch_examples import DEEPSPEED_SCRIPT
-from meshwright.launch.imports.demands import demands_of
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.launch.imports.rules.demands import demands_of
 
 TRAINER = """torchrun --nnodes 2 --nproc_per_node=8 train.py --model_name_or_path ~/models/llama-2-7b --bf16 True \\
   --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --model_max_length 2048 \\

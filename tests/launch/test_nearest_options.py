@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.launch.imports.nearest import near_option
-from meshwright.launch.imports.options import options_of
+from meshwright.launch.imports.rules.nearest import near_option
+from meshwright.launch.imports.rules.options import options_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from commands import asked
-from meshwright.launch.imports.demands import FileRule, demands_of
 from meshwright.launch.imports.question import Given, question_of_file
+from meshwright.launch.imports.rules.demands import FileRule, demands_of
 
 NAME = "CUDA_DEVICE_MAX_CONNECTIONS"
 MODEL = """--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 \\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.launch.imports.options import options_of
+from meshwright.launch.imports.rules.options import options_of
 from meshwright.launch.table import launch_table
 
 TABLE = launch_table("megatron-lm")

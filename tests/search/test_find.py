@@ -186,6 +186,7 @@ def test_why_a_plan_lost_is_one_sentence_with_a_number(name: str) -> None:
     plans = legal_plans(asked)
     estimates = estimate_plans(plans, asked)
     best, *others = estimate_each([plans[int(row)] for row in order(estimates)[:: max(len(plans) // 60, 1)]], asked)
+    assert others
     for other in others:
         sentence = why_lost(other, best)
         assert re.search(r"\d", sentence), sentence

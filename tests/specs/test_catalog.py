@@ -88,12 +88,16 @@ def test_measured_collectives_cover_every_operation_by_growing_groups(name: str)
         assert all(constant.bandwidth < 1e12 and constant.latency_s < 1e-4 for constant in constants)
 
 
-@pytest.mark.parametrize("name", ACCELERATORS)
-def test_measured_collectives_stay_below_the_link(name: str) -> None:
-    accelerator = read_accelerator(name)
-    for operation in OPERATIONS - {"all_reduce"}:
-        for constants in accelerator.kernels.collectives.get(operation, ()):
-            assert constants.bandwidth <= accelerator.scale_up_bandwidth
+def test_measured_collectives_stay_below_the_link() -> None:
+    measured = [
+        (accelerator, operation, constants)
+        for accelerator in map(read_accelerator, ACCELERATORS)
+        for operation in OPERATIONS - {"all_reduce"}
+        for constants in accelerator.kernels.collectives.get(operation, ())
+    ]
+    assert measured
+    faster = [each for each in measured if each[2].bandwidth > each[0].scale_up_bandwidth]
+    assert [(accelerator.id, operation) for accelerator, operation, _ in faster] == []
 
 
 @pytest.mark.parametrize("name", catalog.names("clusters"))

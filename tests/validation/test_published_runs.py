@@ -94,18 +94,21 @@ def test_every_shipped_row_is_priced_or_listed_with_a_reason(rows: list[Row], ou
 
 
 def test_every_priced_run_that_prints_a_figure_of_a_known_kind_is_scored(outcomes: list[Outcome]) -> None:
-    for each in (each for each in outcomes if each.case):
+    priced = [each for each in outcomes if each.case]
+    assert priced
+    for each in priced:
         given = each.configuration
+        assert each.case
         assert bool(each.step_time) == bool(given.step_time_s or given.tokens_per_s_per_gpu) or not each.case.timed
         assert bool(each.memory) == (given.memory_kind in KINDS)
 
 
 def test_models_have_the_parameters_that_their_sources_print(outcomes: list[Outcome]) -> None:
-    for outcome in outcomes:
-        row = outcome.configuration.rows[0]
-        if outcome.case and row["params_b"] and row["model"] not in UNPUBLISHED:
-            count = parameter_count(outcome.case.inputs.model)
-            assert count == pytest.approx(float(row["params_b"]) * 1e9, rel=0.03), row["id"]
+    told = [(each.configuration.rows[0], each.case.inputs.model) for each in outcomes if each.case]
+    printed = [(row, model) for row, model in told if row["params_b"] and row["model"] not in UNPUBLISHED]
+    assert printed
+    for row, model in printed:
+        assert parameter_count(model) == pytest.approx(float(row["params_b"]) * 1e9, rel=0.03), row["id"]
 
 
 def test_the_rows_are_written_one_line_per_configuration(outcomes: list[Outcome]) -> None:

@@ -15,6 +15,7 @@ from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.search.find import Progress, find
 from meshwright.specs.constraints import Constraints
+from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
@@ -26,7 +27,7 @@ def plan(
     cluster: ClusterSource,
     job: Job,
     *,
-    runtime: Runtime | str = "megatron-core",
+    runtime: Runtime | str = DEFAULT_RUNTIME,
     constraints: Constraints | None = None,
     top: int = 5,
     progress: Progress | None = None,
@@ -71,7 +72,7 @@ def estimate(
     job: Job,
     plan: Plan | Sequence[Plan],
     *,
-    runtime: Runtime | str = "megatron-core",
+    runtime: Runtime | str = DEFAULT_RUNTIME,
 ) -> Estimate | tuple[Estimate, ...]:
     """What a plan costs, stage by stage, or what each of several does, priced at once; see `plan` for the arguments.
 

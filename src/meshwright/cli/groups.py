@@ -45,6 +45,7 @@ from meshwright.cli.options import (
     WithSequenceParallel,
 )
 from meshwright.errors import InvalidInput, quoted
+from meshwright.specs.defaults import DEFAULT_PRECISION, DEFAULT_RUNTIME
 
 VALUES = {str: "NAME", int: "N", float: "NUMBER", Path: "FILE"}
 """What stands for the value of an option in help, by its type."""
@@ -107,7 +108,7 @@ class JobOptions:
     global_batch: GlobalBatch = None
     global_batch_tokens: GlobalBatchTokens = None
     document_length: DocumentLength = None
-    precision: Precision = "bf16"
+    precision: Precision = DEFAULT_PRECISION
     gradients: Gradients = None
     tokens: Tokens = None
     lora_rank: LoraRank = 0
@@ -120,7 +121,7 @@ class RuntimeOptions:
     """The framework, and how it treats experts and multi-token prediction."""
 
     PANEL: ClassVar[str] = "The framework"
-    runtime: RuntimeName = "megatron-core"
+    runtime: RuntimeName = DEFAULT_RUNTIME
     behaviours: Behaviours = None
     dispatcher: Dispatcher = None
     expert_imbalance: ExpertImbalance = None

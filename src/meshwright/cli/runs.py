@@ -11,6 +11,7 @@ from meshwright.cli.groups import given, grouped, refuse_given
 from meshwright.cli.launch_file import ABOUT_A_FILE, OF_A_FILE, LaunchFileOptions, read_question
 from meshwright.cli.options import AsJson, ModelIfAny, RuntimeName
 from meshwright.cli.show import show
+from meshwright.specs.defaults import DEFAULT_RUNTIME
 
 
 @grouped
@@ -20,7 +21,7 @@ def runs(
     launch: LaunchFileOptions,
     cluster: Annotated[str | None, typer.Option(help="the cluster of the run, as in plan")] = None,
     model: ModelIfAny = None,
-    runtime: RuntimeName = "megatron-core",
+    runtime: RuntimeName = DEFAULT_RUNTIME,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="RUNS.csv", help="write rows for validate --runs and --measured")
     ] = None,

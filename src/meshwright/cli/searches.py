@@ -19,6 +19,7 @@ from meshwright.cli.options import AsJson, Cite, Measured, More, Price, TimeLimi
 from meshwright.cli.searched import SearchOptions, searched
 from meshwright.cli.show import end_where, show, show_cited
 from meshwright.errors import InvalidInput, Stopped
+from meshwright.specs.defaults import DEFAULT_RUNTIME
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,7 +185,7 @@ def _plan_of_each(
     from meshwright.specs.adapters import runtimes_with_adapters
 
     behaviours, allowed = asked.framework.of_questions["behaviours"] or [], constraints_of(asked.allowed)
-    usual = runtimes_with_adapters()[0] if asked.job.lora_rank else "megatron-core"
+    usual = runtimes_with_adapters()[0] if asked.job.lora_rank else DEFAULT_RUNTIME
     one = replace(asked.framework, runtime=usual, behaviours=None, dispatcher=None)
     inputs, _ = searched(context, replace(asked, framework=one, allowed=ConstraintOptions()), measured)
     _show_each(inputs, allowed, behaviours, top, time_limit, workers, as_json)

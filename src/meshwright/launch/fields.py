@@ -15,6 +15,7 @@ from meshwright.layout.splits import layers_of_chunks
 from meshwright.schedules.records import SCHEDULE_NAMES, usual_schedule
 from meshwright.specs.behaviours import LIGER, beside_adapters, position_of, with_behaviours
 from meshwright.specs.cluster import Cluster
+from meshwright.specs.defaults import DEFAULT_PRECISION
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import ALL_LINEAR, Job
 from meshwright.specs.model import Model
@@ -196,7 +197,7 @@ def _chunks(said: Fields, fields: Fields, model: Model) -> int:
 def _job(fields: Fields, model: Model, runtime: Runtime) -> Job:
     if fields.get("job.sequence_length") is None:
         raise InvalidSpec("the job", [Fault("sequence_length", "is not in the file")])
-    precision, gradients = fields.get("job.precision") or "bf16", fields.get("job.gradients")
+    precision, gradients = fields.get("job.precision") or DEFAULT_PRECISION, fields.get("job.gradients")
     storage = runtime.storage
     usual = storage.fp16_gradient_bytes if precision == "fp16" else storage.gradient_bytes
     trained, capacity = fields.get("job.mtp_layers"), fields.get("job.expert_capacity")

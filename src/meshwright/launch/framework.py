@@ -14,6 +14,7 @@ from typing import Any
 from meshwright.errors import UnknownName
 from meshwright.launch.facts import Facts, holds
 from meshwright.specs.base import Spec
+from meshwright.specs.like import over_like
 
 FILES = resources.files("meshwright.launch") / "frameworks"
 Value = bool | int | float | str | list[Any]
@@ -96,13 +97,17 @@ def launch_file(name: str) -> LaunchFile:
     """
     if name not in framework_files("settings"):
         raise UnknownName("launch", name, framework_files("settings"))
-    entry = tomllib.loads(framework_text(name, "settings"))
-    like = launch_file(entry.pop("like")) if "like" in entry else None
-    own = LaunchFile(**entry)
-    if like is None:
-        return own
-    named = {each.name: each for each in own.settings if each.name}
-    kept = [named.pop(each.name, each) for each in like.settings]
-    added = [each for each in own.settings if not each.name or each.name in named]
-    overlaps = {**like.overlaps, **own.overlaps}
-    return own.replace(fields=own.fields or like.fields, overlaps=overlaps, settings=(*kept, *added))
+    return LaunchFile(**_settings_entry(name))
+
+
+def _settings_entry(name: str) -> dict[str, Any]:
+    return over_like(tomllib.loads(framework_text(name, "settings")), _settings_entry, _settings_over)
+
+
+def _settings_over(like: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """What two files set, in the order of the one below."""
+    named = {each["name"]: each for each in own.get("settings", ()) if "name" in each}
+    kept = [named.pop(each.get("name"), each) for each in like.get("settings", ())]
+    added = [each for each in own.get("settings", ()) if each.get("name") in (None, *named)]
+    overlaps = like.get("overlaps", {}) | own.get("overlaps", {})
+    return like | own | {"overlaps": overlaps, "settings": [*kept, *added]}

@@ -17,6 +17,7 @@ from meshwright.errors import UnknownName
 from meshwright.launch.framework import Setting, Value, framework_files, framework_text, launch_file
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.base import Spec
+from meshwright.specs.like import over_like
 
 Conditions = tuple[str, ...]
 """Names of facts that all hold."""
@@ -113,6 +114,10 @@ class LaunchTable(Spec):
     framework: str
     release: str
     """What the settings were read from, and what its own parser was tried with."""
+    installed: str = ""
+    """What to install for its files, where that is not what `release` says by itself."""
+    read_in_release: tuple[str, ...] = ()
+    """Runtimes whose rules and prices were read in this very release."""
     runtimes: tuple[str, ...]
     """Runtimes whose plans it writes; what is read is priced as of the first."""
     file: Literal["arguments", "toml", "python", "json", "yaml"]
@@ -178,6 +183,8 @@ class LaunchTable(Spec):
     asked_as: dict[str, str] = {}
     """Where what is left open stands in the words of its files, and what --set takes; by the name of the field, or by
     what a choice is about."""
+    switched_as: tuple[str, ...] = ()
+    """Names by which behaviours of `imports` look at its settings as at those of other tables."""
     ignored: tuple[str, ...] = ()
     """Settings that change neither; a `*` at the end stands for the rest of a name."""
 
@@ -240,10 +247,14 @@ def launch_table(name: str) -> LaunchTable:
     """The table of that name; raises `UnknownName` with the nearest ones."""
     if name not in launch_tables():
         raise UnknownName("framework with a launch table", name, launch_tables())
-    entry = tomllib.loads(framework_text(name, "fields")) | {"settings": launch_file(name).settings}
-    if "like" not in entry:
-        return LaunchTable(**entry)
-    return launch_table(entry.pop("like")).replace(**entry)
+    return LaunchTable(**table_entry(name))
+
+
+def table_entry(name: str) -> dict[str, Any]:
+    """The table of that name as its files say it."""
+    return over_like(tomllib.loads(framework_text(name, "fields")), table_entry) | {
+        "settings": launch_file(name).settings
+    }
 
 
 def table_of(runtime: str) -> str | None:

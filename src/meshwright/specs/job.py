@@ -10,6 +10,7 @@ from meshwright.errors import InvalidInput, quoted
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.choices import one_of
+from meshwright.specs.defaults import DEFAULT_PRECISION
 from meshwright.units import count_in_powers_of_two, parse_count
 
 PrecisionName = Annotated[str, one_of(catalog.names("precisions"))]
@@ -37,7 +38,7 @@ class Job(Spec):
     """Tokens in one sequence."""
     global_batch: Count
     """Sequences in one optimizer step."""
-    precision: PrecisionName = "bf16"
+    precision: PrecisionName = DEFAULT_PRECISION
     """The recipe of weights, activations and matrix products; see `Inputs.recipe`."""
     gradients: GradientFormat | None = None
     """What gradients are summed over data-parallel ranks in, half being `precision`; None: as the runtime does it."""
@@ -139,7 +140,7 @@ def job_of(
     global_batch_tokens: str | None = None,
     *,
     document_length: int | None = None,
-    precision: str = "bf16",
+    precision: str = DEFAULT_PRECISION,
     gradients: str | None = None,
     tokens: str | None = None,
     risk: float | None = None,

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from meshwright.answers.unfit.nothing_fits import change_words
 from meshwright.search.many_searches.remedies import Remedy
+from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import ALL_LINEAR
 from meshwright.web.question import Question
@@ -47,7 +48,7 @@ def knobs(question: Question, inputs: Inputs) -> Iterator[tuple[str, Question]]:
         "fp8" if job.precision == "bf16" else "bf16",
         question.replace(precision="fp8" if job.precision == "bf16" else "bf16"),
     )
-    for name in ("megatron-core", "torchtitan", "deepspeed"):
+    for name in (DEFAULT_RUNTIME, "torchtitan", "deepspeed"):
         if name != inputs.runtime.id:
             yield name, question.replace(runtime=name)
 

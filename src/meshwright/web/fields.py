@@ -7,6 +7,7 @@ from typing import NamedTuple, get_args
 
 from meshwright.specs import catalog
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES
+from meshwright.specs.defaults import DEFAULT_PRECISION, DEFAULT_RUNTIME
 from meshwright.specs.job import GradientFormat
 
 NUMBERS = "such as 8, 1,2,4 or 1-4"
@@ -67,11 +68,11 @@ QUESTION = (
         "precision",
         "Precision",
         "format of weights, activations and matrix products",
-        default="bf16",
+        default=DEFAULT_PRECISION,
         names=_precisions,
         only_names=True,
     ),
-    Field("runtime", "Framework", "training framework", default="megatron-core", names=_runtimes, only_names=True),
+    Field("runtime", "Framework", "training framework", default=DEFAULT_RUNTIME, names=_runtimes, only_names=True),
     Field("network", "Network", "bandwidth out of a node, such as 10Gb/s or 8x400Gb/s; optional"),
     Field("tokens", "Training tokens", "in total, such as 15T; optional"),
     Field("price", "Price", "per accelerator-hour; optional"),

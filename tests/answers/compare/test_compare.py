@@ -288,7 +288,9 @@ def _fields(plan: Plan) -> str:
 
 @pytest.mark.parametrize("inputs", [SMALL, TIGHT], ids=["small", "tight"])
 def test_every_field_of_a_plan_can_be_written(inputs: Inputs) -> None:
-    for estimate in find(inputs, top=4).best:
+    best = find(inputs, top=4).best
+    assert len(best) == 4
+    for estimate in best:
         first, _ = named_plans([_fields(estimate.plan), "tp=8,pp=1,recompute=selective,micro_batch=2"], inputs)
         assert first.plan == estimate.plan
 
@@ -334,6 +336,7 @@ def test_plan_files_are_compared_with_each_other_and_with_lines(tmp_path: Path) 
 def test_a_plan_is_impossible_exactly_when_its_states_exceed_the_memory(inputs: Inputs) -> None:
     plans = legal_plans(inputs)
     some = plans.take(np.random.default_rng(1).permutation(len(plans))[:12])
+    assert len(some) == 12
     for estimate in estimate_each([some[row] for row in range(len(some))], inputs):
         states = max(stage.memory.states for stage in estimate.stages)
         premise = plan_premise(estimate, inputs)
@@ -390,6 +393,7 @@ def test_screens_fit_80_columns(form: tuple[str, ...]) -> None:
 
 def test_parts_of_a_step_are_those_of_the_waterfall() -> None:
     comparison = compare_plans(named_plans(["tp=2", "tp=4"], TIGHT), TIGHT)
+    assert len(comparison.columns) == 2
     for column in comparison.columns:
         assert column.estimate
         assert column.parts == from_peak(column.estimate, TIGHT)

@@ -85,6 +85,7 @@ def _changed(each: PricedChange, inputs: Inputs) -> set[str]:
 def test_a_change_is_of_the_plan_or_of_one_given_thing(name: str) -> None:
     inputs, degrees = ASKED[name]
     before = plan_of(inputs, **degrees)
+    assert answered(name).changes
     for each in answered(name).changes:
         replaced = _changed(each, inputs)
         assert len(replaced) <= 1

@@ -51,6 +51,7 @@ def test_what_a_curve_says_is_what_the_planner_prices() -> None:
     outcomes = outcomes_of(configurations(read_rows()[::90]))
     known = [each for each in outcomes if each.framework not in stand_ins()]
     timed = [each for each in known if each.step_time and each.sound and each.configuration.rows[0]["num_gpus"] > "1"]
+    assert timed
     for each, priced in zip(timed, curves_of(timed), strict=True):
         assert each.step_time
         error = np.log(each.step_time.predicted / each.step_time.measured)

@@ -69,5 +69,6 @@ def test_a_recipe_that_the_framework_dropped_is_that_of_its_newest_release_with_
 
 
 def test_no_row_of_the_table_needs_it() -> None:
+    assert read_rows()
     for row in read_rows():
         assert with_its_recipe(row) == (row, [])

@@ -122,6 +122,7 @@ def test_no_experts_are_none() -> None:
 
 
 def test_every_shipped_value_is_readable() -> None:
+    assert shipped()
     for row in shipped():
         done = normalised(row)
         assert all(figure(done[column]) == figure(row[column]) for column in (*COUNTS, *FIGURES))

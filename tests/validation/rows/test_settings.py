@@ -50,10 +50,11 @@ def test_every_setting_is_that_of_a_shipped_row() -> None:
 
 
 def test_no_two_settings_of_a_shipped_row_contradict_each_other() -> None:
-    for row in shipped():
-        for one, other in combinations(settings_of(row), 2):
-            given = [dict(change.split("=", 1) for change in each.behaviours) for each in (one, other)]
-            assert all(given[0][key] == given[1][key] for key in given[0].keys() & given[1].keys()), row["id"]
+    pairs = [(row["id"], *pair) for row in shipped() for pair in combinations(settings_of(row), 2)]
+    assert pairs
+    for run, *pair in pairs:
+        one, other = (dict(change.split("=", 1) for change in each.behaviours) for each in pair)
+        assert all(one[key] == other[key] for key in one.keys() & other.keys()), run
 
 
 @pytest.mark.parametrize(("name", "likely"), [("BRIDGE-062", 0.0), ("BRIDGE-059", 0.04), ("DGXC-043", 0.04)])

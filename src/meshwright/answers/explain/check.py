@@ -17,7 +17,7 @@ from meshwright.answers.screen import fit_words, headline
 from meshwright.answers.words import plural
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.launch.imports.demands import FileRule
+from meshwright.launch.imports.rules.demands import FileRule
 from meshwright.launch.settings import LaunchSetting, launch_settings
 from meshwright.layout.legality import faults, require_counts, rules_of
 from meshwright.layout.plan import Plan

@@ -19,8 +19,8 @@ from meshwright.launch.carried import carried_settings
 from meshwright.launch.export import Launch, export, nearest_spelled
 from meshwright.launch.facts import facts_of, was_read
 from meshwright.launch.fields import trained_as
-from meshwright.launch.imports.conditions import Said
-from meshwright.launch.imports.demands import demanded
+from meshwright.launch.imports.rules.conditions import Said
+from meshwright.launch.imports.rules.demands import demanded
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table, launch_tables, table_named, table_of
 from meshwright.launch.writers import files_of

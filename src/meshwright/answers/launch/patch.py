@@ -10,7 +10,7 @@ from meshwright.answers.launch.baseline import Baseline
 from meshwright.answers.pace import longer
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.fields import fields_of
-from meshwright.launch.imports.folder import SCRIPT, constants_beside
+from meshwright.launch.imports.files.folder import SCRIPT, constants_beside
 from meshwright.launch.imports.patch import OF_THE_SCRIPT, Patch, patch_of
 from meshwright.launch.imports.question import LaunchQuestion
 from meshwright.launch.readers.settings import FileSetting

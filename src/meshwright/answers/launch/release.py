@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from meshwright.launch.table import LaunchTable, launch_table, table_of
 from meshwright.specs.runtime import Runtime
-
-_COMMIT = re.compile(r"[0-9a-f]{7,40}\b")
-_NUMBER = re.compile(rf"{_COMMIT.pattern}|\d+(?:\.\d+)+")
 
 
 def release_lines(table: LaunchTable, runtime: Runtime) -> tuple[str, ...]:
@@ -18,10 +13,9 @@ def release_lines(table: LaunchTable, runtime: Runtime) -> tuple[str, ...]:
     >>> release_lines(launch_table("torchtitan"), read_runtime("torchtitan"))[0].partition(";")[0]
     'Install torchtitan 0.3.0 to run launch files'
     """
-    number = _NUMBER.search(table.release)
-    if number and number[0] in runtime.version:
+    if runtime.id in table.read_in_release:
         return ()
-    release = f"{table.framework} {table.release}" if _COMMIT.match(table.release) else table.release
+    release = table.installed or table.release
     return (f"Install {release} to run launch files; rules and prices were read in {runtime.version}.",)
 
 

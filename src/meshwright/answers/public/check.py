@@ -11,6 +11,7 @@ from meshwright.answers.explain.check import PlanCheck, check_document, check_of
 from meshwright.arguments import checked
 from meshwright.layout.plan import Plan
 from meshwright.reprs import list_of
+from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
@@ -50,7 +51,7 @@ class CheckAnswer(Answer):
 
 @checked
 def check(
-    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str = "megatron-core"
+    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str = DEFAULT_RUNTIME
 ) -> CheckAnswer:
     """One plan against every rule of its runtime; an illegal one is an answer too. The arguments are those of
     `estimate`.

@@ -23,6 +23,7 @@ from meshwright.reprs import list_of
 from meshwright.search.find import Progress
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
+from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
@@ -137,7 +138,7 @@ def compare(
     job: Job,
     *,
     plans: Plans | None = None,
-    runtime: Runtime | str = "megatron-core",
+    runtime: Runtime | str = DEFAULT_RUNTIME,
     constraints: Constraints | None = None,
     prices: Mapping[str, float] | None = None,
     deadline_days: float | None = None,

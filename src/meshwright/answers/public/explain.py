@@ -18,6 +18,7 @@ from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.reprs import lines_of
 from meshwright.search.find import SearchResult
+from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
@@ -61,7 +62,7 @@ class ExplainAnswer(Answer):
 
 @checked
 def explain(
-    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str = "megatron-core"
+    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str = DEFAULT_RUNTIME
 ) -> ExplainAnswer:
     """One plan: whether it fits, where its memory and time go, and what every single change would do.
 

@@ -9,6 +9,7 @@ from importlib import resources
 
 from meshwright.launch.facts import Facts, facts_of
 from meshwright.launch.framework import Setting, Value
+from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.spelling import Settings, Understood, filled
 from meshwright.launch.table import LaunchTable
 from meshwright.layout.plan import Plan
@@ -24,7 +25,7 @@ class Behaviour(Spec):
     """Changes of a runtime, as `with_behaviours` takes them, and when a file makes them."""
 
     tables: tuple[str, ...]
-    """Launch tables whose settings it looks at, or names of `groups`."""
+    """Launch tables whose settings it looks at, by their names and those that they are `switched_as`."""
     runtimes: tuple[str, ...] = ()
     """Those that have these settings, where a table is priced as several ones; none: all."""
     present: tuple[str, ...] = ()
@@ -63,7 +64,7 @@ def switches(table: str) -> set[str]:
     names = {
         name.partition(" ")[0]
         for each in _behaviours()
-        if table in each.tables
+        if _looks_at(each, table)
         for name in (*each.present, *each.absent, *each.off)
     }
     return names | {f"--{name}" for name in names}
@@ -86,11 +87,15 @@ def without_switches(understood: Understood, table: str, settings: Settings) -> 
 def _switched(behaviour: Behaviour, table: str, settings: Settings) -> bool:
     """Whether the settings of a file make the changes."""
     return (
-        table in behaviour.tables
+        _looks_at(behaviour, table)
         and all(_says(settings, name) for name in behaviour.present)
         and not any(_says(settings, name) for name in behaviour.absent)
         and all(_given(settings, name) is False for name in behaviour.off)
     )
+
+
+def _looks_at(behaviour: Behaviour, table: str) -> bool:
+    return not {table, *import_table(table).switched_as}.isdisjoint(behaviour.tables)
 
 
 def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings) -> list[str]:
@@ -160,10 +165,4 @@ def _is_set(settings: Settings, name: str) -> bool:
 
 @cache
 def _behaviours() -> tuple[Behaviour, ...]:
-    read = tomllib.loads(FILE.read_text("utf-8"))
-    groups = read["groups"]
-    spread = (
-        entry | {"tables": [name for each in entry["tables"] for name in groups.get(each, [each])]}
-        for entry in read["behaviours"]
-    )
-    return tuple(Behaviour(**entry) for entry in spread)
+    return tuple(Behaviour(**entry) for entry in tomllib.loads(FILE.read_text("utf-8"))["behaviours"])

@@ -8,8 +8,8 @@ from typing import Any
 
 from meshwright.launch.forms import Fields
 from meshwright.launch.imports.answered import left_auto, says_batch
-from meshwright.launch.imports.deepspeed_json import CONFIGURATIONS
-from meshwright.launch.imports.places import left_to_the_script, place_of
+from meshwright.launch.imports.files.places import left_to_the_script, place_of
+from meshwright.launch.imports.spellings.deepspeed_json import CONFIGURATIONS
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.readers.shell.expansion import UNKNOWN
 from meshwright.launch.table import LaunchTable

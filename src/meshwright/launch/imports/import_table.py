@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any
 
-from meshwright.launch.table import LaunchTable, Row, launch_table
+from meshwright.launch.table import LaunchTable, launch_table, table_entry
+from meshwright.specs.like import over_like
 
 TABLES = resources.files("meshwright.launch.imports") / "tables"
 
 
+@cache
 def import_table(name: str) -> LaunchTable:
     """The table of a framework: one for reading alone, or the one that also writes its files.
 
     `like` names another that it changes, `program` the one of the arguments that stand beside it in a script.
     """
-    own = TABLES / f"{name}.toml"
+    return LaunchTable(**_entry(name)) if _own(name).is_file() else launch_table(name)
+
+
+def _own(name: str) -> Traversable:
+    return TABLES / f"{name}.toml"
+
+
+def _entry(name: str) -> dict[str, Any]:
+    own = _own(name)
     if not own.is_file():
-        return launch_table(name)
-    entry = tomllib.loads(own.read_text("utf-8"))
-    if "like" not in entry:
-        return LaunchTable(**entry)
-    like = _like(name, entry.pop("like"))
-    rows = like.rows | {field: Row(**row) for field, row in entry.pop("rows", {}).items()}
-    program = import_table(entry.pop("program")) if "program" in entry else like
-    unpriced = like.unpriced | program.unpriced | entry.pop("unpriced", {})
-    as_priced = like.as_priced | program.as_priced | entry.pop("as_priced", {})
-    ignored = (*like.ignored, *entry.pop("ignored", ()), *(program.ignored if program is not like else ()))
-    refused = like.refused | program.refused | entry.pop("refused", {})
-    return like.replace(**entry, rows=rows, unpriced=unpriced, as_priced=as_priced, refused=refused, ignored=ignored)
+        return table_entry(name)
+
+    def like(other: str) -> dict[str, Any]:
+        """The one for reading where there is one, unless it is of the same name."""
+        return table_entry(other) if name == other else _entry(other)
+
+    return over_like(tomllib.loads(own.read_text("utf-8")), like, _changed)
 
 
-def _like(name: str, other: str) -> LaunchTable:
-    """The table that another is like: the one for reading where it has that, unless it is of the same name."""
-    read = name != other and (TABLES / f"{other}.toml").is_file()
-    return import_table(other) if read else launch_table(other)
+def _changed(like: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    program = _entry(own.pop("program")) if "program" in own else {}
+    tables = {
+        key: like.get(key, {}) | program.get(key, {}) | own.get(key, {}) for key in ("unpriced", "as_priced", "refused")
+    }
+    ignored = [name for each in (like, own, program) for name in each.get("ignored", ())]
+    return like | own | tables | {"rows": like["rows"] | own.get("rows", {}), "ignored": ignored}

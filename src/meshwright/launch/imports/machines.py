@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.errors import InvalidInput, UnknownName
 from meshwright.launch.forms import Fields
-from meshwright.launch.imports.numbers import whole_number
+from meshwright.launch.imports.spellings.numbers import whole_number
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.reading.accelerator import read_accelerator

@@ -13,10 +13,10 @@ from meshwright.errors import InvalidInput, MeshwrightError
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import differences, fields_of
 from meshwright.launch.framework import Value
-from meshwright.launch.imports.demands import FileRule
-from meshwright.launch.imports.edits import Edit, edit_of
-from meshwright.launch.imports.file_rules import file_rules
+from meshwright.launch.imports.files.edits import Edit, edit_of
 from meshwright.launch.imports.question import LaunchQuestion, question_of_file
+from meshwright.launch.imports.rules.demands import FileRule
+from meshwright.launch.imports.rules.file_rules import file_rules
 from meshwright.launch.spelling import Settings, settings_of
 from meshwright.launch.table import LaunchTable
 from meshwright.layout.plan import Plan

@@ -3,67 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from meshwright.arguments import checked
-from meshwright.errors import IllegalPlan, InvalidInput, InvalidSpec, UnknownName
+from meshwright.errors import IllegalPlan, InvalidInput, InvalidSpec
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import question_of
-from meshwright.launch.forms import Fields, read_value
-from meshwright.launch.imports.adapters import units_of_trainer, with_usual_modules
-from meshwright.launch.imports.answered import answered, batched, says
-from meshwright.launch.imports.attention import with_attention
-from meshwright.launch.imports.behaviours import left_out, runtime_as_set, without_switches
-from meshwright.launch.imports.bridge_workloads import is_workload, one_workload
-from meshwright.launch.imports.deepspeed_json import engine_left_out, known_to_deepspeed, sized_by_the_model
-from meshwright.launch.imports.demands import FileRule
-from meshwright.launch.imports.dialects import dialect_of
-from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
-from meshwright.launch.imports.file_rules import broken_lines, file_rules, with_line
-from meshwright.launch.imports.folder import (
-    environment_in,
-    launch_file_in,
-    with_configuration,
-    with_folder,
-    with_script,
-)
-from meshwright.launch.imports.functions import one_function
-from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, gaps_of, says_sizes, settled
-from meshwright.launch.imports.given_values import is_setting, not_read, passed_over
-from meshwright.launch.imports.import_table import import_table
-from meshwright.launch.imports.lines import faults_of, with_lines
-from meshwright.launch.imports.machines import Machines, cluster_for, counted, machines_of
-from meshwright.launch.imports.misspelt import misspelt_rules
-from meshwright.launch.imports.training import require_training
-from meshwright.launch.imports.unread import told_elsewhere, unread
-from meshwright.launch.imports.vocabulary import spellings_of
-from meshwright.launch.readers.read import read_launch_file
+from meshwright.launch.forms import Fields
+from meshwright.launch.imports.answered import batched
+from meshwright.launch.imports.behaviours import left_out, runtime_as_set
+from meshwright.launch.imports.dialects.dialect import Dialect
+from meshwright.launch.imports.files.lines import faults_of, with_lines
+from meshwright.launch.imports.gaps import gaps_of, says_sizes
+from meshwright.launch.imports.machines import Machines
+from meshwright.launch.imports.meaning import Meaning, meaning_of
+from meshwright.launch.imports.rules.demands import FileRule
+from meshwright.launch.imports.rules.file_rules import broken_lines, file_rules, with_line
+from meshwright.launch.imports.rules.misspelt import misspelt_rules
+from meshwright.launch.imports.source import Given as Given
+from meshwright.launch.imports.source import Source, source_of
+from meshwright.launch.imports.spellings.adapters import units_of_trainer
+from meshwright.launch.imports.spellings.deepspeed_json import engine_left_out
+from meshwright.launch.imports.unread import unread
 from meshwright.launch.readers.settings import LaunchSettings
-from meshwright.launch.spelling import Settings, Understood, understand
+from meshwright.launch.spelling import Settings, Understood
 from meshwright.launch.table import LaunchTable
 from meshwright.layout.legality import faults, require_counts
 from meshwright.layout.plan import Plan
-from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
+from meshwright.specs.defaults import DEFAULT_PRECISION
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Model
-from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
-
-
-@dataclass(frozen=True, kw_only=True)
-class Given:
-    """What is said beside the file."""
-
-    cluster: str | None = None
-    model: str | None = None
-    runtime: str | None = None
-    framework: str | None = None
-    values: dict[str, str] = field(default_factory=dict)
-    """Of what the file leaves open: variables of a script, its arguments by number, settings by key."""
-    answers: Fields = field(default_factory=dict)
-    """Fields that options of the question say, taken where the file leaves them open."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,130 +96,106 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     Raises `InvalidInput` where it cannot be read, is of no known framework, or leaves open what is needed: all of it
     at once, each with what says it.
     """
-    started = environment_in(path) if path.is_dir() else {}
-    path = launch_file_in(path) if path.is_dir() else path
-    keyed = {name: value for name, value in given.values.items() if name.startswith("--") or "." in name}
-    variables = {name: value for name, value in given.values.items() if name not in {*keyed, "function"}}
-
-    def reader(variables: dict[str, str]) -> LaunchSettings:
-        asked_for = given.values.get("function")
-        read = one_workload(with_configuration(read_launch_file(path, variables, text)), asked_for)
-        return read if is_workload(read) else one_function(read, asked_for)
-
-    try:
-        read = reader(variables)
-        dialect = dialect_of(read, given.framework)
-    except InvalidInput as error:
-        raise with_folder(error, path) from None
-    table = import_table(dialect.name)
-    unused = not_read(variables, reader, read)
-    path = Path(read.path)
-    keyed |= {name: variables[name] for name in unused if is_setting(name, read, table)}
-    unheard = [passed_over(name, path.name, read, table) for name in unused if name not in keyed]
-    read = dialect.objects(read)
-    notes = [*unheard, *told_elsewhere(read)]
-    read, empty = settled(with_script(read, table, keyed, notes), table)
-    notes += [f"{name}, which nothing sets, is taken as empty" for name in empty]
-    known: Settings = {each.key: each.value for each in read.settings if says(each)}  # type: ignore[misc]
-    named = _fields_given(keyed)
-    known |= {name: value for name, value in keyed.items() if name not in named}
-    machines = machines_of(read, notes)
-    cluster = cluster_for(machines, given.cluster)
-    require_training(read)
-    ranks = cluster.num_gpus if cluster else machines.ranks
-    stage = named.get("plan.zero")
-    spelled = dialect.translate(Spelled(read=read, known=known, notes=notes, ranks=ranks, stage=stage))
-    understood = without_switches(known_to_deepspeed(understand(spelled, table), read), dialect.name, spelled)
-    fields, used = answered(_plain(understood.fields | named), given.answers, read, table, spelled)
-    cluster = cluster or cluster_for(counted(machines, fields), given.cluster)
-    model = read_model(given.model) if given.model else named_model(fields, table)
-    fields, unnamed = with_usual_modules(fields, model)
-    fields, understood = with_attention(fields, spelled, understood, dialect.name, model, notes)
-    usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, notes)
-    settings = known | started | read.environment
-    spelled |= started | read.environment
-    spelled |= sized_by_the_model(read, model.hidden_size if model else fields.get("model.hidden_size"))
-    gaps = gaps_of(read, fields, table, keyed, model)
-    if given.cluster is None:
-        gaps.insert(
-            0, f"the accelerator: --cluster {machines.nodes or 'NODES'}x{machines.gpus_per_node or 8}:h100, or yours"
-        )
-    gaps = [
-        line for gap in gaps for line in (with_lines([gap], read, table) if gap.startswith("the model ") else [gap])
-    ]
-    wrong = faults_of(read, understood, table, named=bool(model or fields.get("model.name") or not says_sizes(fields)))
-    if not gaps and cluster is None:
-        gaps.append(f"how many GPUs it starts: --cluster NODESxGPUS:{given.cluster}")
-    wrong += with_lines(unnamed, read, table)
-    hidden = gaps or (wrong and (understood.hides_the_plan or len(wrong) > len(understood.wrong)))
-    asked = None
-    if cluster and not hidden:
-        try:
-            asked = _asked(fields, cluster, usual, dialect, spelled, model, path.stem, notes)
-        except (InvalidSpec, IllegalPlan) as error:
-            wrong += with_lines([str(fault) for fault in error.faults], read, table)
-            if fields.get("model.experts") and not usual.plans.experts and given.runtime is None:
-                wrong.append("--runtime megatron-core prices its experts as Megatron-LM runs them")
-    rules = file_rules(dialect.name, read, settings, facts_of(*asked) if asked else {}, keyed)
-    misspelt = misspelt_rules(dialect.name, {*understood.unknown} - {*keyed}, read.by_key(), table)
-    rules += tuple(with_line(rule, read) for rule in misspelt)
-    if gaps or wrong or asked is None or cluster is None:
+    source = source_of(path, given, text)
+    meant = meaning_of(source, given)
+    gaps, wrong = _gaps(source, meant, given), _wrong(source, meant)
+    usual = read_runtime(given.runtime) if given.runtime else _runtime_of(meant.fields, source.table, meant.notes)
+    asked = _asked(source, meant, usual, given, wrong) if _tells_a_plan(meant, gaps, wrong) else None
+    rules = _rules(source, meant, asked)
+    if gaps or wrong or asked is None:
         broken = [*broken_lines(rules), *(str(fault) for fault in (faults(*asked) if asked else ()))]
-        raise InvalidInput(unread(read, dialect, gaps, wrong, broken, unheard))
+        raise InvalidInput(unread(meant.read, source.dialect, gaps, wrong, broken, source.unheard))
     plan, inputs = asked
-    if machines.ranks and machines.ranks != cluster.num_gpus:
-        notes.append(f"the file starts {machines}; asked about: {cluster.num_gpus} GPUs")
-    if understood.fields.get("plan.recompute") is None:
-        notes.append("recomputation stands in the training script; priced without: --recompute full says otherwise")
-    notes += left_out(plan, inputs, table, spelled) + engine_left_out(plan, inputs, read, spelled)
-    notes += units_of_trainer(plan, inputs, spelled)
     return LaunchQuestion(
-        path=path,
+        path=source.path,
         given=given,
-        settings=read,
-        dialect=dialect,
-        table=table,
-        understood=understood,
-        machines=machines,
-        notes=tuple(notes),
-        answered=used,
-        spelled=settings,
+        settings=meant.read,
+        dialect=source.dialect,
+        table=source.table,
+        understood=meant.understood,
+        machines=meant.machines,
+        notes=(*meant.notes, *_notes(source, meant, plan, inputs)),
+        answered=meant.answered,
+        spelled=meant.settings,
         rules=rules,
         plan=plan,
         inputs=inputs,
     )
 
 
+def _gaps(source: Source, meant: Meaning, given: Given) -> list[str]:
+    """What the file leaves open and the answer rests on, each with what says it."""
+    read, table, machines = meant.read, source.table, meant.machines
+    gaps = gaps_of(read, meant.fields, table, source.keyed, meant.model)
+    gaps = [
+        line for gap in gaps for line in (with_lines([gap], read, table) if gap.startswith("the model ") else [gap])
+    ]
+    if given.cluster is None:
+        nodes = f"{machines.nodes or 'NODES'}x{machines.gpus_per_node or 8}"
+        return [f"the accelerator: --cluster {nodes}:h100, or yours", *gaps]
+    unsized = not gaps and meant.cluster is None
+    return [f"how many GPUs it starts: --cluster NODESxGPUS:{given.cluster}"] if unsized else gaps
+
+
+def _wrong(source: Source, meant: Meaning) -> list[str]:
+    """What is not valid in the file, each with its line."""
+    named = bool(meant.model or meant.fields.get("model.name") or not says_sizes(meant.fields))
+    wrong = faults_of(meant.read, meant.understood, source.table, named=named)
+    return wrong + with_lines(meant.wrong, meant.read, source.table)
+
+
+def _tells_a_plan(meant: Meaning, gaps: list[str], wrong: list[str]) -> bool:
+    """Whether what is wrong leaves a plan to be looked at."""
+    hidden = wrong and (meant.understood.hides_the_plan or len(wrong) > len(meant.understood.wrong))
+    return not gaps and not hidden
+
+
 def _asked(
-    fields: Fields,
-    cluster: Cluster,
-    usual: Runtime,
-    dialect: Dialect,
-    settings: Settings,
-    model: Model | None,
-    name: str,
-    notes: list[str],
-) -> tuple[Plan, Inputs]:
+    source: Source, meant: Meaning, usual: Runtime, given: Given, wrong: list[str]
+) -> tuple[Plan, Inputs] | None:
+    """The plan of the file and its question; None where it is none, and why is added to what is wrong."""
+    cluster = meant.cluster
+    if cluster is None:
+        return None
+    try:
+        return _as_set(source, meant, usual, cluster)
+    except (InvalidSpec, IllegalPlan) as error:
+        wrong += with_lines([str(fault) for fault in error.faults], meant.read, source.table)
+        if meant.fields.get("model.experts") and not usual.plans.experts and given.runtime is None:
+            wrong.append("--runtime megatron-core prices its experts as Megatron-LM runs them")
+    return None
+
+
+def _as_set(source: Source, meant: Meaning, usual: Runtime, cluster: Cluster) -> tuple[Plan, Inputs]:
     """The plan of fields and its question, with the runtime as the settings switch it; raises `InvalidSpec` or
-    `IllegalPlan`. notes: what switches mean is added.
+    `IllegalPlan`.
     """
-    runtime = runtime_as_set(usual, dialect.name, settings, str(fields.get("job.precision") or "bf16"), notes)
-    counted = batched(fields | {"cluster.gpus": cluster.num_gpus}, cluster.num_gpus)
-    plan, inputs = question_of(counted, cluster, runtime, model=model, name=name)
+    precision = str(meant.fields.get("job.precision") or DEFAULT_PRECISION)
+    runtime = runtime_as_set(usual, source.dialect.name, meant.spelled, precision, meant.notes)
+    fields = batched(meant.fields | {"cluster.gpus": cluster.num_gpus}, cluster.num_gpus)
+    plan, inputs = question_of(fields, cluster, runtime, model=meant.model, name=source.path.stem)
     require_counts(plan)
     return plan, inputs
 
 
-def named_model(fields: Fields, table: LaunchTable) -> Model | None:
-    """The catalogued model that a file names instead of its sizes; None where it names none that is known."""
-    name = fields.get("model.name")
-    registry = {theirs: ours for ours, theirs in table.models.items()}
-    for each in () if name is None else spellings_of(registry.get(str(name), str(name))):
-        try:
-            return read_model(catalog.resolve("models", each))
-        except UnknownName:
-            continue
-    return None
+def _rules(source: Source, meant: Meaning, asked: tuple[Plan, Inputs] | None) -> tuple[FileRule, ...]:
+    """What the framework checks of the settings themselves; asked: the plan and its question, where it is one."""
+    read, keyed, dialect = meant.read, source.keyed, source.dialect
+    rules = file_rules(dialect.name, read, meant.settings, facts_of(*asked) if asked else {}, keyed)
+    misspelt = misspelt_rules(dialect, {*meant.understood.unknown} - {*keyed}, read.by_key(), source.table)
+    return (*rules, *(with_line(rule, read) for rule in misspelt))
+
+
+def _notes(source: Source, meant: Meaning, plan: Plan, inputs: Inputs) -> list[str]:
+    """What is told of a plan beside what reading the file told."""
+    notes, machines, gpus = [], meant.machines, inputs.cluster.num_gpus
+    if machines.ranks and machines.ranks != gpus:
+        notes.append(f"the file starts {machines}; asked about: {gpus} GPUs")
+    if meant.understood.fields.get("plan.recompute") is None:
+        notes.append("recomputation stands in the training script; priced without: --recompute full says otherwise")
+    notes += left_out(plan, inputs, source.table, meant.spelled)
+    notes += engine_left_out(plan, inputs, meant.read, meant.spelled)
+    return notes + units_of_trainer(plan, inputs, meant.spelled)
 
 
 def _runtime_of(fields: Fields, table: LaunchTable, notes: list[str]) -> Runtime:
@@ -273,21 +220,3 @@ def _runtime_of(fields: Fields, table: LaunchTable, notes: list[str]) -> Runtime
                 notes.append(f"{what} is not modelled for {runtimes[0].id}; priced as {each.id} runs it")
             return each
     return runtimes[0]
-
-
-def _fields_given(keyed: dict[str, str]) -> Fields:
-    """Fields that are said by their own names, as `job.sequence_length`: what has no setting in such a file."""
-    names = {*NEEDED, *OF_THE_MODEL, "plan.zero"}
-    return {name: read_value("count", name, value) for name, value in keyed.items() if name in names}
-
-
-def _plain(fields: Fields) -> Fields:
-    """The fields without what means nothing beside the others: a schedule of one stage, sequence parallelism of one
-    rank.
-    """
-    plain = dict(fields)
-    if (plain.get("plan.tp") or 1) == 1:
-        plain["plan.sp"] = False
-    if (plain.get("plan.pp") or 1) == 1:
-        plain |= {"plan.schedule": "1f1b", "plan.vpp": 1, "plan.embedding_as_layer": False, "plan.head_as_layer": False}
-    return plain

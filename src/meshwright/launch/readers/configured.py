@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from meshwright.launch.readers.traced import Traced
+from meshwright.specs import catalog
 
-_PROGRAMS = ("megatron", "swift", "llamafactory-cli", "axolotl", "trl")
-"""Commands that are programs themselves: of ms-swift, LLaMA-Factory, axolotl and TRL."""
-_TRAINS = ("sft", "pt", "train", "rlhf")
-"""What those are told to do."""
 _NAMES = ("--config", "--config-file", "--config_file", "--job.config_file", "--job.config-file")
 _ENDS = (".yaml", ".yml", ".toml")
 
@@ -18,7 +15,7 @@ def configuration_in(words: list[Traced], program: int) -> Traced | None:
     program: which of the words is the program; 0: the command itself.
     """
     told = [word.text.rpartition("/")[2] for word in words[:2]]
-    if program == 0 and (len(told) < 2 or told[0] not in _PROGRAMS or told[1] not in _TRAINS):
+    if program == 0 and not (len(told) == 2 and _trains(*told)):
         return None
     before = ""
     for word in words[program + 1 :]:
@@ -29,3 +26,10 @@ def configuration_in(words: list[Traced], program: int) -> Traced | None:
             return word.part(len(name) + 1) if named else word
         before = word.text
     return None
+
+
+def _trains(command: str, word: str) -> bool:
+    """Whether a command has a library train, told that word."""
+    frontends = catalog.table("frontends")
+    commands = [name for each in frontends["libraries"] for name in each["commands"]]
+    return command in commands and word in frontends["trains"]

@@ -10,6 +10,7 @@ from meshwright.errors import InvalidInput
 from meshwright.specs import catalog
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import CollectiveLibrary, Kernels
+from meshwright.specs.like import over_like
 from meshwright.units import GIB, GIGA, parse_bytes
 
 OF_SPEED = ("peak_flops", "memory_bandwidth", "multiprocessors")
@@ -27,7 +28,7 @@ def read_kernels(name: str) -> Kernels:
 
 def _kernels(table: dict[str, Any]) -> dict[str, Any]:
     """A kernel table with all that it is like, and its library of collectives in place of its name."""
-    table = _over_like(table)
+    table = _kernel_entry(table)
     library = table.get("library")
     if not isinstance(library, str):
         return table
@@ -43,15 +44,19 @@ def read_library(name: str) -> CollectiveLibrary:
     return CollectiveLibrary(**catalog.load_named("library", name))
 
 
-def _over_like(table: dict[str, Any]) -> dict[str, Any]:
-    """A table on top of the one that it is `like`, of an architecture or another accelerator.
+def _kernel_entry(table: dict[str, Any]) -> dict[str, Any]:
+    """A table of kernels over the one that it is `like`, of an architecture or another accelerator."""
 
-    `attention` and `sources` merge key by key; other tables, whose constants were fitted together, are replaced.
-    """
-    if "like" not in table:
-        return table
-    like, own = table["like"], {key: table[key] for key in table if key != "like"}
-    base = _over_like(catalog.load("architectures" if like in catalog.names("architectures") else "kernels", like))
+    def base(like: str) -> dict[str, Any]:
+        return _kernel_entry(
+            catalog.load("architectures" if like in catalog.names("architectures") else "kernels", like)
+        )
+
+    return over_like(table, base, _fitted_over)
+
+
+def _fitted_over(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """`attention` and `sources` merge key by key; other tables, whose constants were fitted together, are replaced."""
     return base | own | {key: base[key] | own.get(key, {}) for key in ("attention", "sources")}
 
 

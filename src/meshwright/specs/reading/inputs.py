@@ -9,6 +9,7 @@ from typing import Any
 from meshwright.specs.behaviours import beside_adapters
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
+from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
@@ -24,7 +25,7 @@ def read_inputs(
     model: ModelSource,
     cluster: ClusterSource,
     job: Job,
-    runtime: Runtime | str = "megatron-core",
+    runtime: Runtime | str = DEFAULT_RUNTIME,
     constraints: Constraints | None = None,
 ) -> Inputs:
     """A model, a cluster, a job and a runtime, read and validated; the runtime as it runs that job.

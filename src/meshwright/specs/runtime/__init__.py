@@ -15,6 +15,7 @@ from meshwright.specs import catalog
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.base import Spec
 from meshwright.specs.fitted import fitted_constants
+from meshwright.specs.like import over_like
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.runtime.capabilities import Capabilities, Enforcement, RuleReference
 from meshwright.specs.runtime.communication import Communication, Overlap, PipelineEngine
@@ -258,8 +259,7 @@ def releases(name: str) -> dict[str, dict[str, Any]]:
     entries = catalog.load("runtimes", name).get("releases", {})
     known: dict[str, dict[str, Any]] = {}
     for release, entry in entries.items():
-        below = known[entry["like"]] if "like" in entry else {}
-        known[release] = _merged(below, {key: value for key, value in entry.items() if key != "like"})
+        known[release] = over_like(entry, known.__getitem__, _merged)
     return known
 
 
@@ -270,20 +270,20 @@ def _elementwise_entries() -> dict[str, Any]:
 
 def _elementwise_entry(name: str) -> dict[str, Any]:
     entry = {key: value for key, value in catalog.load("elementwise", name).items() if key != "sources"}
-    like = entry.pop("like", None)
-    return (_elementwise_entry(like) if like else {}) | entry
+    return over_like(entry, _elementwise_entry)
 
 
 def _entry(kind: catalog.Kind, name: str) -> dict[str, Any]:
     entry = {key: value for key, value in catalog.load(kind, name).items() if key != "releases"}
-    like = entry.pop("like", None)
-    if like is None:
-        return entry
-    parent = _entry("families" if like in catalog.names("families") else "runtimes", like)
-    if parent["family"] != entry.get("family"):
-        what = f"{quoted(like)} is of the family {parent['family']}: say here what this framework does itself"
-        raise InvalidSpec(f"runtime {name}", [Fault("like", what)])
-    return _merged({key: value for key, value in parent.items() if key != "aliases"}, entry)
+
+    def parent(like: str) -> dict[str, Any]:
+        read = _entry("families" if like in catalog.names("families") else "runtimes", like)
+        if read["family"] != entry.get("family"):
+            what = f"{quoted(like)} is of the family {read['family']}: say here what this framework does itself"
+            raise InvalidSpec(f"runtime {name}", [Fault("like", what)])
+        return {key: value for key, value in read.items() if key != "aliases"}
+
+    return over_like(entry, parent, _merged)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

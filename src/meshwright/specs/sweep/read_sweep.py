@@ -13,6 +13,7 @@ from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
+from meshwright.specs.defaults import DEFAULT_PRECISION, DEFAULT_RUNTIME
 from meshwright.specs.model import Model
 from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.reading.model import read_model
@@ -32,8 +33,6 @@ NEEDED = {
     "jobs": 'write a table [jobs] with seq_len = "8k" and global_batch = 256',
 }
 """By key that a sweep must have, what to write."""
-DEFAULT_RUNTIME = "megatron-core"
-DEFAULT_PRECISION = "bf16"
 KNOBS = {
     "runtime": f'"{DEFAULT_RUNTIME}"',
     "precision": f'"{DEFAULT_PRECISION}"',

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput, UnknownName, any_of
-from meshwright.launch.imports.deepspeed_json import CONFIGURATIONS
 from meshwright.launch.imports.dialects import (
     accelerate,
     axolotl,
@@ -26,6 +25,7 @@ from meshwright.launch.imports.dialects import (
     zero_bubble,
 )
 from meshwright.launch.imports.dialects.dialect import Dialect
+from meshwright.launch.imports.spellings.deepspeed_json import CONFIGURATIONS
 from meshwright.launch.readers.limits import line_of
 from meshwright.launch.readers.settings import LaunchSettings
 

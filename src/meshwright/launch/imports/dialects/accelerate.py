@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
 from meshwright.launch.imports.dialects.engines import STAGE, under_deepspeed
 from meshwright.launch.imports.dialects.swift import starts, swift_arguments
 from meshwright.launch.imports.dialects.trainer import plain_arguments
+from meshwright.launch.imports.spellings.deepspeed_json import deepspeed_json
 from meshwright.launch.spelling import Settings
 
 
@@ -44,4 +44,5 @@ DIALECT = Dialect(
     framework="accelerate",
     holds=has("distributed_type"),
     translate=_translated,
+    strict="accelerate commands/config/config_args.py; what stands in fsdp_config is passed over",
 )

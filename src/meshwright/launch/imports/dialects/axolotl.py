@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.adapters import LoraOptions, lora_settings, priced
-from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
 from meshwright.launch.imports.dialects.engines import STAGE, WEIGHTS, under_deepspeed
-from meshwright.launch.imports.optimizers import with_optimizer
+from meshwright.launch.imports.spellings.adapters import LoraOptions, lora_settings, priced
+from meshwright.launch.imports.spellings.deepspeed_json import deepspeed_json
+from meshwright.launch.imports.spellings.optimizers import with_optimizer
 from meshwright.launch.spelling import Settings
 
 _LORA = LoraOptions(

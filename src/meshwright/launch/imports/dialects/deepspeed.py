@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.launch.imports.dialects.dialect import Dialect, is_below
-from meshwright.launch.imports.numbers import whole_number
+from meshwright.launch.imports.spellings.numbers import whole_number
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -57,4 +57,5 @@ DIALECT = Dialect(
     framework="DeepSpeed",
     holds=_holds,
     translate=lambda spelled: _of_a_pipeline(_of_replicas(spelled.known, spelled.notes), spelled.notes),
+    strict="deepspeed/runtime/config_utils.py L110 forbids other keys in its sections",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from meshwright.launch.imports.functions import without_objects
+from meshwright.launch.imports.files.functions import without_objects
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -41,6 +41,8 @@ class Dialect:
     """The settings with what the names of objects in Python mean, or under the keys of the table."""
     translate: Callable[[Spelled], Settings] = lambda spelled: spelled.known
     """The settings as the table spells them; raises `InvalidInput` for what is not modelled."""
+    strict: str = ""
+    """What looks at keys of its configurations that it does not have; empty where nothing does."""
 
 
 def has(*names: str) -> Holds:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.framework import Value
-from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Spelled
+from meshwright.launch.imports.spellings.deepspeed_json import deepspeed_json
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from meshwright.launch.imports.arguments import USUAL_TOKENIZER
 from meshwright.launch.imports.dialects.dialect import Dialect, has
-from meshwright.launch.imports.vocabulary import vocabulary_of
+from meshwright.launch.imports.spellings.arguments import USUAL_TOKENIZER
+from meshwright.launch.imports.spellings.vocabulary import vocabulary_of
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 

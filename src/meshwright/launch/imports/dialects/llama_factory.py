@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshwright.launch.imports.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.dialects.dialect import OF_A_TRAINER, Dialect, Spelled, has
 from meshwright.launch.imports.dialects.engines import WEIGHTS, with_engine
-from meshwright.launch.imports.liger import require_one_loss
-from meshwright.launch.imports.opened import opened
-from meshwright.launch.imports.optimizers import with_optimizer
+from meshwright.launch.imports.spellings.adapters import LoraOptions, lora_settings
+from meshwright.launch.imports.spellings.liger import require_one_loss
+from meshwright.launch.imports.spellings.opened import opened
+from meshwright.launch.imports.spellings.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings, Value
 from meshwright.launch.spelling import Settings
 

@@ -15,4 +15,9 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
     return own and "model.max_sequence_length" not in keys
 
 
-DIALECT = Dialect(name="llm-foundry", framework="llm-foundry", holds=_holds)
+DIALECT = Dialect(
+    name="llm-foundry",
+    framework="llm-foundry",
+    holds=_holds,
+    strict="llmfoundry/utils/config_utils.py, make_dataclass_and_log_config: unused parameters",
+)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.arguments import modern_arguments
 from meshwright.launch.imports.behaviours import switches
-from meshwright.launch.imports.bridge_precision import precision_of, says_precision, unknown_precision
-from meshwright.launch.imports.bridge_recipe import PRECISION, with_recipe
-from meshwright.launch.imports.bridge_workloads import is_workload
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.dialects.nemo import NO_DROPOUT, nemo_arguments, with_dispatcher
+from meshwright.launch.imports.files.bridge_workloads import is_workload
 from meshwright.launch.imports.import_table import import_table
-from meshwright.launch.imports.training import require_whole
-from meshwright.launch.imports.unsaid import DEGREES
+from meshwright.launch.imports.spellings.arguments import modern_arguments
+from meshwright.launch.imports.spellings.bridge_precision import precision_of, says_precision, unknown_precision
+from meshwright.launch.imports.spellings.bridge_recipe import PRECISION, with_recipe
+from meshwright.launch.imports.spellings.training import require_whole
+from meshwright.launch.imports.spellings.unsaid import DEGREES
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
@@ -138,4 +138,5 @@ DIALECT = Dialect(
     holds=_holds,
     objects=with_recipe,
     translate=_translated,
+    strict="fields of its configuration classes, which take any other that is assigned and never read it",
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from meshwright.launch.imports.arguments import modern_arguments
 from meshwright.launch.imports.dialects import megatron_deepspeed, zero_bubble
 from meshwright.launch.imports.dialects.dialect import Dialect, of_megatron
-from meshwright.launch.imports.numbers import whole_number
+from meshwright.launch.imports.spellings.arguments import modern_arguments
+from meshwright.launch.imports.spellings.numbers import whole_number
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.adapters import priced
-from meshwright.launch.imports.arguments import modern_arguments
 from meshwright.launch.imports.dialects.dialect import Dialect
+from meshwright.launch.imports.spellings.adapters import priced
+from meshwright.launch.imports.spellings.arguments import modern_arguments
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 

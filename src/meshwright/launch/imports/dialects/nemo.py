@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from meshwright.launch.imports.arguments import modern_arguments
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
-from meshwright.launch.imports.functions import without_objects
-from meshwright.launch.imports.training import require_whole
-from meshwright.launch.imports.unsaid import recipes_elsewhere, unsaid_degrees
-from meshwright.launch.imports.vocabulary import model_of_class
+from meshwright.launch.imports.files.functions import without_objects
+from meshwright.launch.imports.spellings.arguments import modern_arguments
+from meshwright.launch.imports.spellings.training import require_whole
+from meshwright.launch.imports.spellings.unsaid import recipes_elsewhere, unsaid_degrees
+from meshwright.launch.imports.spellings.vocabulary import model_of_class
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings
 

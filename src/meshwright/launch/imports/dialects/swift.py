@@ -8,19 +8,19 @@ from functools import cache
 from importlib import resources
 
 from meshwright.errors import InvalidInput, any_of
-from meshwright.launch.imports.adapters import LoraOptions, lora_settings, priced
-from meshwright.launch.imports.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
 from meshwright.launch.imports.dialects.engines import STAGE, WEIGHTS, with_engine
 from meshwright.launch.imports.dialects.trainer import plain_switches
-from meshwright.launch.imports.liger import require_one_loss
-from meshwright.launch.imports.numbers import whole_number
-from meshwright.launch.imports.opened import opened
-from meshwright.launch.imports.optimizers import with_optimizer
+from meshwright.launch.imports.spellings.adapters import LoraOptions, lora_settings, priced
+from meshwright.launch.imports.spellings.deepspeed_json import deepspeed_json
+from meshwright.launch.imports.spellings.liger import require_one_loss
+from meshwright.launch.imports.spellings.numbers import whole_number
+from meshwright.launch.imports.spellings.opened import opened
+from meshwright.launch.imports.spellings.optimizers import with_optimizer
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
-FILE = resources.files("meshwright.launch.imports") / "swift_presets.toml"
+FILE = resources.files("meshwright.launch.imports.dialects") / "swift_presets.toml"
 _LORA = LoraOptions(
     rank=("--lora_rank",),
     modules=("--target_modules",),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
-from meshwright.launch.imports.unsaid import unsaid_degrees
+from meshwright.launch.imports.spellings.unsaid import unsaid_degrees
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
@@ -115,4 +115,5 @@ DIALECT = Dialect(
     holds=_holds,
     objects=_with_objects,
     translate=_translated,
+    strict="fields of its configuration classes alone",
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.numbers import whole_number
-from meshwright.launch.imports.vocabulary import vocabulary_of
+from meshwright.launch.imports.spellings.numbers import whole_number
+from meshwright.launch.imports.spellings.vocabulary import vocabulary_of
 from meshwright.launch.spelling import Settings
 from meshwright.layout.layout_string import read_layout_string
 

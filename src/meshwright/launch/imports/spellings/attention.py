@@ -14,7 +14,7 @@ from meshwright.launch.spelling import Settings, Understood
 from meshwright.specs.base import Spec
 from meshwright.specs.model import Model
 
-FILE = resources.files("meshwright.launch.imports") / "attention.toml"
+FILE = resources.files("meshwright.launch.imports.spellings") / "attention.toml"
 
 
 class Program(Spec):

@@ -13,7 +13,7 @@ from meshwright.launch.framework import Value
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.specs.base import Spec
 
-FILE = resources.files("meshwright.launch.imports") / "bridge_workloads.toml"
+FILE = resources.files("meshwright.launch.imports.files") / "bridge_workloads.toml"
 SHOWN = 12
 """Names that an error lists."""
 

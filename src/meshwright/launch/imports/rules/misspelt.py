@@ -6,41 +6,33 @@ import difflib
 from collections.abc import Collection
 from typing import cast
 
-from meshwright.launch.imports.demands import FileRule
-from meshwright.launch.imports.options import Options, options_of
+from meshwright.launch.imports.dialects.dialect import Dialect
+from meshwright.launch.imports.rules.demands import FileRule
+from meshwright.launch.imports.rules.options import Options, options_of
 from meshwright.launch.table import LaunchTable
 
 SURE = 0.9
 """Share of letters, by `difflib`, from which on a key was meant to be another one."""
-STRICT = {
-    "deepspeed": "deepspeed/runtime/config_utils.py L110 forbids other keys in its sections",
-    "torchtitan": "fields of its configuration classes alone",
-    "nanotron": "nanotron config/config.py, get_config_from_file: dacite with strict=True",
-    "llm-foundry": "llmfoundry/utils/config_utils.py, make_dataclass_and_log_config: unused parameters",
-    "accelerate": "accelerate commands/config/config_args.py; what stands in fsdp_config is passed over",
-    "megatron-bridge": "fields of its configuration classes, which take any other that is assigned and never read it",
-}
-"""Frameworks whose configurations have keys of this kind, and what looks at them."""
 
 
 def misspelt_rules(
-    name: str, unknown: Collection[str], given: Collection[str], table: LaunchTable
+    dialect: Dialect, unknown: Collection[str], given: Collection[str], table: LaunchTable
 ) -> tuple[FileRule, ...]:
-    """Whether no key is nearly one that the framework has and the file lacks; nothing of other frameworks.
+    """Whether no key is nearly one that the framework has and the file lacks; nothing of those that are not strict.
 
-    name: of the dialect; unknown: keys that the table does not have; given: every key of the file.
+    unknown: keys that the table does not have; given: every key of the file.
     """
-    if name not in STRICT:
+    if not dialect.strict:
         return ()
     constant = {key for each in table.settings for key in each.every_value}
     known = table.keys | constant | table.unpriced.keys() | table.refused.keys()
-    if name == "megatron-bridge":
+    if table.recipe:
         known, unknown = _fields(known, table), _unknown_fields(unknown, given)
     lacking = known - {*given}
     meant = {key: near for key in unknown if (near := _meant(key, lacking) or _section_meant(key, lacking))}
     words = ", ".join(dict.fromkeys(meant.values()))
     reason = f"{words}: no setting of {table.framework}, which refuses it or runs with its default" if meant else ""
-    return (FileRule(name="known_keys", kept=not meant, source=STRICT[name], keys=tuple(meant), reason=reason),)
+    return (FileRule(name="known_keys", kept=not meant, source=dialect.strict, keys=tuple(meant), reason=reason),)
 
 
 def _fields(arguments: Collection[str], table: LaunchTable) -> set[str]:

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from meshwright.launch.imports.functions import without_objects
-from meshwright.launch.imports.unsaid import recipes_elsewhere, unsaid_degrees
-from meshwright.launch.imports.vocabulary import model_of_class
+from meshwright.launch.imports.files.functions import without_objects
+from meshwright.launch.imports.spellings.unsaid import recipes_elsewhere, unsaid_degrees
+from meshwright.launch.imports.spellings.vocabulary import model_of_class
 from meshwright.launch.readers.python.names import is_class
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings, Scalar
 

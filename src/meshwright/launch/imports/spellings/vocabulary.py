@@ -13,7 +13,7 @@ from meshwright.specs.reading.model import read_model
 
 _TUNED = re.compile(r"(-Instruct|-Base|-Chat|-Thinking|-BF16|-hf|-\d{4}|-v0\.\d)+$", re.IGNORECASE)
 """What follows the sizes in the names of models of one architecture."""
-FILE = resources.files("meshwright.launch.imports") / "tokenizers.toml"
+FILE = resources.files("meshwright.launch.imports.spellings") / "tokenizers.toml"
 
 
 def vocabulary_of(names: list[str]) -> tuple[int, str] | None:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from meshwright.errors import quoted
-from meshwright.launch.imports.places import left_to_the_script, place_of, plain_key
+from meshwright.launch.imports.files.places import left_to_the_script, place_of, plain_key
 from meshwright.launch.readers.limits import line_of
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Understood

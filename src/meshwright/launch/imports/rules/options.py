@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterator
 from functools import cache
 from importlib import resources
 
-from meshwright.launch.imports.conditions import Said
-from meshwright.launch.imports.demands import FileRule
-from meshwright.launch.imports.nearest import near_option, nearest_word
+from meshwright.launch.imports.rules.conditions import Said
+from meshwright.launch.imports.rules.demands import FileRule
+from meshwright.launch.imports.rules.nearest import near_option, nearest_word
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.specs.base import Spec
 
-FILES = resources.files("meshwright.launch.imports") / "options"
+FILES = resources.files("meshwright.launch.imports.rules") / "options"
 SHOWN = 8
 """Options that a reason lists, those first that are nearly others."""
 _OPTION = re.compile(r"--[A-Za-z][\w-]*")

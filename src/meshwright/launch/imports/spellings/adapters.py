@@ -17,7 +17,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import parse_modules
 from meshwright.specs.model import Model
 
-FILE = resources.files("meshwright.launch.imports") / "adapters.toml"
+FILE = resources.files("meshwright.launch.imports.spellings") / "adapters.toml"
 RANK, MODULES = "job.lora_rank", "job.lora_modules"
 
 

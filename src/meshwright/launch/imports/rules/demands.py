@@ -5,23 +5,26 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, NamedTuple
 
 from meshwright.errors import any_of
 from meshwright.launch.facts import Facts, holds
 from meshwright.launch.framework import Value
-from meshwright.launch.imports.conditions import Said, fulfilled, keys_of
-from meshwright.launch.imports.nearest import nearest_word
-from meshwright.launch.imports.numbers import whole_number
+from meshwright.launch.imports.rules.conditions import Said, fulfilled, keys_of
+from meshwright.launch.imports.rules.nearest import nearest_word
+from meshwright.launch.imports.spellings.numbers import whole_number
 from meshwright.launch.spelling import Settings
+from meshwright.launch.table import launch_table
 from meshwright.specs.base import Spec
+from meshwright.specs.like import over_like
 
-FILES = resources.files("meshwright.launch.imports") / "demands"
-SHARED = resources.files("meshwright.launch.imports") / "shared_demands.toml"
+FILES = resources.files("meshwright.launch.imports.rules") / "demands"
+SHARED = resources.files("meshwright.launch.imports.rules") / "shared_demands.toml"
 FARTHEST = 1000
 """Whole numbers on either side of a value that are tried for the nearest one that is accepted."""
+_FLAG = re.compile(r"--[\w-]+")
 _FILLED = re.compile(r"\{([\w.-]+)\}")
 
 
@@ -71,15 +74,31 @@ class FileRule(NamedTuple):
 @cache
 def demands_of(name: str) -> Demands | None:
     """What the framework of a launch table demands, or another one that it is `like`; None where nothing is known."""
-    file = FILES / f"{name}.toml"
-    if not file.is_file():
+    read = _entry(name)
+    if not read:
         return None
-    read = tomllib.loads(file.read_text("utf-8"))
-    if "like" in read:
-        return demands_of(read["like"])
     sources = read.pop("shared", {})
     shared = [{"name": name, "source": source} | _shared()[name] for name, source in sources.items()]
-    return Demands(**read | {"demands": [*shared, *read["demands"]]})
+    own = [over_like(each, partial(_in_fields, name, each["name"])) for each in read["demands"]]
+    return Demands(**read | {"demands": [*shared, *own]})
+
+
+def _entry(name: str) -> dict[str, Any]:
+    """What the file of that name says; nothing where there is none."""
+    file = FILES / f"{name}.toml"
+    return over_like(tomllib.loads(file.read_text("utf-8")), _entry) if file.is_file() else {}
+
+
+def _in_fields(framework: str, name: str, other: str) -> dict[str, Any]:
+    """The demand of that name of another framework, with the fields in which recipes of this one say its flags."""
+    table = launch_table(framework)
+    theirs = next(each for each in _entry(other)["demands"] if each["name"] == name)
+    flags = {*_FLAG.findall(" ".join((*theirs["when"], *theirs["needs"])))}
+
+    def spelled(words: str) -> str:
+        return _FLAG.sub(lambda flag: table.key_in_file(flag[0]) if flag[0] in flags else flag[0], words)
+
+    return {key: [*map(spelled, each)] if isinstance(each, list) else spelled(each) for key, each in theirs.items()}
 
 
 @cache

@@ -7,11 +7,11 @@ from functools import cache
 from importlib import resources
 
 from meshwright.launch.framework import Value
-from meshwright.launch.imports.bridge_recipe import PRECISION
+from meshwright.launch.imports.spellings.bridge_recipe import PRECISION
 from meshwright.launch.spelling import Settings
 from meshwright.specs.base import Spec
 
-FILE = resources.files("meshwright.launch.imports") / "bridge_precisions.toml"
+FILE = resources.files("meshwright.launch.imports.spellings") / "bridge_precisions.toml"
 _MADE_BY_FIELDS = "MixedPrecisionConfig"
 _IN_FP32 = "grad_reduce_in_fp32"
 

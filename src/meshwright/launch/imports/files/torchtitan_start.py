@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.functions import one_function
+from meshwright.launch.imports.files.functions import one_function
 from meshwright.launch.readers.limits import named_file
 from meshwright.launch.readers.read import read_launch_file
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.forms import Fields
-from meshwright.launch.imports.torchtitan_start import with_registry
+from meshwright.launch.imports.files.torchtitan_start import with_registry
 from meshwright.launch.readers.limits import named_file, text_of
 from meshwright.launch.readers.literals import read_literals
 from meshwright.launch.readers.read import read_launch_file

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 
-from meshwright.launch.imports.demands import FileRule
+from meshwright.launch.imports.rules.demands import FileRule
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.specs.base import Spec
 
-FILES = resources.files("meshwright.launch.imports") / "fields"
+FILES = resources.files("meshwright.launch.imports.rules") / "fields"
 
 
 class KnownFields(Spec):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.adapters import priced
+from meshwright.launch.imports.spellings.adapters import priced
 from meshwright.launch.readers.settings import LaunchSettings
 
 _OTHER_MODELS = re.compile(r"pretrain_(bert|t5|ict|retro|vision|vlm|mamba|hybrid|mimo|biencoder)\w*\.py$")

@@ -6,12 +6,13 @@ import re
 from collections.abc import Collection, Iterator
 
 from meshwright.launch.facts import Facts
-from meshwright.launch.imports.conditions import Said
-from meshwright.launch.imports.deepspeed_json import deepspeed_file, engine_settings
-from meshwright.launch.imports.demands import FileRule, demanded
-from meshwright.launch.imports.known_fields import field_rules
-from meshwright.launch.imports.misspelt import misspelt_rules
-from meshwright.launch.imports.options import option_rules
+from meshwright.launch.imports.dialects import deepspeed
+from meshwright.launch.imports.rules.conditions import Said
+from meshwright.launch.imports.rules.demands import FileRule, demanded
+from meshwright.launch.imports.rules.known_fields import field_rules
+from meshwright.launch.imports.rules.misspelt import misspelt_rules
+from meshwright.launch.imports.rules.options import option_rules
+from meshwright.launch.imports.spellings.deepspeed_json import deepspeed_file, engine_settings
 from meshwright.launch.readers.limits import line_of, named_lines
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.readers.shell.expansion import UNKNOWN
@@ -46,7 +47,7 @@ def _rules_of_deepspeed(file: LaunchSettings, changed: Settings, facts: Facts) -
     said = {each.key: changed.get(each.key, each.value) for each in file.settings if each.value is not None}
     table = launch_table(_DEEPSPEED)
     rules = [*demanded(_DEEPSPEED, _said(file, said), facts)]
-    rules += misspelt_rules(_DEEPSPEED, understand(said, table).unknown, said, table)
+    rules += misspelt_rules(deepspeed.DIALECT, understand(said, table).unknown, said, table)
     for rule in rules:
         told = with_line(rule, file)
         reason = f"{file.path}, {told.reason}" if told.reason else ""

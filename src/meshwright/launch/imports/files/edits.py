@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from meshwright.launch.framework import Value
-from meshwright.launch.imports.places import kin_of
+from meshwright.launch.imports.files.places import kin_of
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.table import LaunchTable
 
