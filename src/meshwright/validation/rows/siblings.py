@@ -27,6 +27,8 @@ UNPRINTED = (
     *("mtp_layers", "power_limit_w", "memory_rank", "compiled", "document_length"),
 )
 """Columns that a row takes from its siblings where it leaves them blank and all have the same."""
+OF_A_MODEL = ("architecture", "vocab", "ends_layers_less", "expert_capacity", "mtp_layers", "memory_rank")
+"""Of these, those that it takes from runs of its own model alone."""
 UNNAMED = (
     *("settings", "with", "refused", "architecture", "plan", "routing", "expert_capacity", "mtp_layers"),
     *("power_limit_w", "recompute_layers", "memory_rank", "lora_rank", "lora_modules", "document_length"),
@@ -85,13 +87,13 @@ def _as_known(row: Row, alone: bool = False) -> Row:
         if alike:
             named = " and ".join(dict.fromkeys(each["dataset"] for each in alike))
             taken.append(f"what {len(alike)} runs of {named} in the project's table have in common")
-            row = row | _blanks(row, alike) | _settings(alike, read)
+            row = row | _blanks(row, alike, of_model="model" in level) | _settings(alike, read)
             break
     else:
         row = row | {"known_by": BY_WORDS}
         alike = _of_its_release(read)
         of_model = [each for each in alike if _model(each) and _model(each) == _model(read)]
-        shared = (_settings(alike, read) if alike else {}) | (_blanks(row, of_model) if of_model else {})
+        shared = (_settings(alike, read) if alike else {}) | (_blanks(row, of_model, of_model=True) if of_model else {})
         if any(shared.values()):
             taken.append(f"what {len(alike)} such runs of {read['runtime']} in the project's table have in common")
             row = row | shared
@@ -207,12 +209,17 @@ def _same_run(one: Row, other: Row) -> bool:
     return one["id"] == other["id"] or (bool(one["config_key"]) and one["config_key"] == other["config_key"])
 
 
-def _blanks(row: Row, alike: Sequence[Row]) -> Row:
-    """The blank columns of a row in which all others have the same; modules where it recomputes some."""
-    common = {name: values.pop() for name in UNPRINTED if len(values := {each[name] for each in alike}) == 1}
+def _blanks(row: Row, alike: Sequence[Row], *, of_model: bool) -> Row:
+    """The blank columns of a row in which all others have the same; modules where it recomputes some. of_model: whether
+    they are runs of its model.
+    """
+    names = [name for name in UNPRINTED if of_model or name not in OF_A_MODEL]
+    common = {name: values.pop() for name in names if len(values := {each[name] for each in alike}) == 1}
     taken = {name: value for name, value in common.items() if value and not row[name]}
     if (row["recompute"] or taken.get("recompute")) != RECOMPUTE_NAMES[Recompute.SELECTIVE]:
         taken.pop("recompute_modules", None)
+    if int(taken.get("memory_rank") or 0) >= int(row["num_gpus"] or 0):
+        taken.pop("memory_rank", None)
     return taken
 
 
