@@ -151,3 +151,23 @@ def test_two_layers_as_they_were_sent_stand_beside_the_one_that_works() -> None:
     """
     inputs = asked("llama-3.1-70b", sequence_length=256)
     assert priced(inputs).memory.allocated / 1e9 == pytest.approx(31.344, rel=0.02)
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_an_engine_that_casts_adapters_keeps_no_copies_of_what_they_read(zero: int) -> None:
+    """DeepSpeed casts them to bf16 with the model, so that those of one input share it (runtime/engine.py)."""
+    ours, gathered = asked(runtime="deepspeed"), asked()
+    kind = ours.model.layer_kinds[0]
+    kept = layer_memory(Plan(dp=8, zero=zero), ours, kind).saved
+    assert float(kept) == float(layer_memory(Plan(dp=8, zero=3), gathered, kind).saved)
+
+
+def test_deepspeed_keeps_gradients_and_states_of_adapters_alone() -> None:
+    """2 bytes of each weight, 18 / 8 of each of the 41,943,040 parameters of adapters beside 2 whole buckets."""
+    inputs = asked(runtime="deepspeed")
+    memory = priced(inputs, zero=2).memory
+    assert memory.parameters == pytest.approx(2 * (8_030_261_248 + 41_943_040), rel=1e-9)
+    assert memory.gradients + memory.optimizer_states == pytest.approx(18 / 8 * 41_943_040, rel=1e-9)
+    whole = priced(asked(runtime="deepspeed", rank=0), zero=2)
+    assert priced(inputs, zero=2).step_time_s < whole.step_time_s
+    assert priced(inputs, zero=3).memory.parameters < memory.parameters

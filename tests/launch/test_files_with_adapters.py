@@ -96,19 +96,32 @@ def test_adapters_of_yaml_are_read_with_the_defaults_of_their_framework(
     assert not question.inputs.runtime.storage.autocast
 
 
-@pytest.mark.parametrize(("zero", "runtime"), [("0", "pytorch-ddp"), ("3", "accelerate")])
+@pytest.mark.parametrize(("zero", "runtime"), [("0", "pytorch-ddp"), ("3", "deepspeed")])
 def test_adapters_of_trl_are_priced_as_a_runtime_that_has_them(tmp_path: Path, zero: str, runtime: str) -> None:
     question = read(tmp_path, "a.yaml", TRL, **{"plan.zero": zero})
     assert adapters(question) == (runtime, 32, ("q_proj", "k_proj", "v_proj", "o_proj"))
-    told = "beside adapters is not modelled for deepspeed; priced as accelerate"
-    assert any(told in note for note in question.notes) == (zero == "3")
-    assert any(UNIT in note for note in question.notes) == (zero == "3")
+    assert not any(UNIT in note for note in question.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", f"{AXOLOTL}deepspeed: zero2.json\n"),
+        ("a.yaml", f"{LLAMA_FACTORY}deepspeed: zero2.json\n"),
+        ("a.sh", f"{SCRIPT}{LORA}--deepspeed zero2.json"),
+    ],
+)
+def test_adapters_beside_deepspeed_are_priced_as_it_shards_them(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "zero2.json").write_text('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}')
+    question = read(tmp_path, name, text)
+    assert adapters(question)[0] == "deepspeed"
+    assert question.plan.zero == 2
 
 
 def test_what_trl_leaves_out_is_its_own_and_that_of_peft(tmp_path: Path) -> None:
     text = TRL.replace("lora_r: 32\n", "").replace("lora_target_modules: [q_proj, k_proj, v_proj, o_proj]\n", "")
     question = read(tmp_path, "a.yaml", text, **{"plan.zero": "3"})
-    assert adapters(question) == ("accelerate", 16, ("q_proj", "v_proj"))
+    assert adapters(question) == ("deepspeed", 16, ("q_proj", "v_proj"))
     assert adapter_parameters(question.inputs.model, question.inputs.job) == 32 * 16 * (8192 + 5120)
     assert "lora_dropout" in question.understood.unpriced  # 0.05 where the file says nothing
     none = read(tmp_path, "a.yaml", f"{text}lora_dropout: 0.0\n", **{"plan.zero": "3"})
@@ -164,7 +177,7 @@ def test_adapters_of_a_script_that_accelerate_starts_are_read(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.yaml", AXOLOTL.replace(": lora\n", ": qlora\n"), "adapter qlora: adapters are priced as accelerate and"),
+        ("a.yaml", AXOLOTL.replace(": lora\n", ": qlora\n"), "adapter qlora: adapters are priced as accelerate, deep"),
         ("a.yaml", f"{AXOLOTL}load_in_4bit: true\n", "line 15: load_in_4bit is of quantised weights"),
         ("a.yaml", f"{AXOLOTL}load_in_8bit: true\n", "line 15: load_in_8bit is of quantised weights"),
         ("a.yaml", f"{AXOLOTL}peft_use_dora: true\n", "line 15: peft_use_dora is of adapters with magnitudes"),
@@ -177,16 +190,6 @@ def test_adapters_of_a_script_that_accelerate_starts_are_read(tmp_path: Path) ->
         ),
         ("a.yaml", AXOLOTL.replace("- v_proj", "- embed_tokens"), "lora_target_modules: adapters stand beside"),
         ("a.yaml", AXOLOTL.replace("bf16: auto", "fp16: true"), "adapters are priced beside bf16 weights, not fp16"),
-        (
-            "a.yaml",
-            f"{AXOLOTL}deepspeed: zero2.json\n",
-            "line 4: job.lora_rank: adapters are not priced under deepspeed; use accelerate or pytorch-ddp",
-        ),
-        (
-            "a.yaml",
-            f"{LLAMA_FACTORY}deepspeed: zero2.json\n",
-            "line 4: job.lora_rank: adapters are not priced under deepspeed; use accelerate or pytorch-ddp",
-        ),
         (
             "a.yaml",
             f"{LLAMA_FACTORY}quantization_bit: 4\n",
@@ -210,18 +213,12 @@ def test_adapters_of_a_script_that_accelerate_starts_are_read(tmp_path: Path) ->
         ("a.sh", f"{SCRIPT}{LORA}--lora_bias all", "--lora_bias all: biases that are trained beside adapters"),
         (
             "a.sh",
-            f"{SCRIPT}{LORA}--deepspeed zero2.json",
-            "adapters are not priced under deepspeed; use accelerate or",
-        ),
-        (
-            "a.sh",
             f"{SCRIPT}{LORA}".replace("llama-2-7b", "deepseek-v2-lite"),
             "adapters are priced, under any runtime, for models with projections of queries, keys and values each",
         ),
     ],
 )
 def test_adapters_that_are_not_priced_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
-    (tmp_path / "zero2.json").write_text('{"zero_optimization": {"stage": 2}}')
     values = {"plan.zero": "3"} if text.startswith(TRL[:30]) else {}
     with pytest.raises(InvalidInput) as raised:
         read(tmp_path, name, text, **values)

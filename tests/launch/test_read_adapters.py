@@ -97,13 +97,14 @@ def test_llama_factory_trains_adapters_by_its_defaults(
     assert any(note.startswith("neither `deepspeed` nor `fsdp`: replicas") for note in question.notes)
 
 
-def test_adapters_beside_deepspeed_name_the_runtimes_that_price_them(tmp_path: Path) -> None:
-    question = read(tmp_path, FACTORY, **{"zero_optimization.stage": "3"})
-    assert question.inputs.runtime.id == "accelerate"
-    assert any("ZeRO 3 beside adapters is not modelled for deepspeed" in note for note in question.notes)
-    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
-    with pytest.raises(InvalidInput, match="not priced under deepspeed; use accelerate or pytorch-ddp"):
-        read(tmp_path, FACTORY + "deepspeed: ds.json\n")
+def test_adapters_beside_deepspeed_are_its_own(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    questions = (
+        read(tmp_path, FACTORY, **{"zero_optimization.stage": "3"}),
+        read(tmp_path, FACTORY + "deepspeed: ds.json\n"),
+    )
+    for question in questions:
+        assert (question.inputs.runtime.id, question.plan.zero) == ("deepspeed", 3)
 
 
 def test_ranks_of_adapters_that_are_not_trained_change_nothing(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def asked(name: str) -> Inputs:
             llama.replace(runtime=llama.runtime.replace(moment_bytes=2)), 64
         ),
         "on the host": lambda: on_host("megatron-core"),
+        "adapters": lambda: question(llama_8b(), "8x8:h100", "deepspeed", lora_rank=16, **fields),
         "deepspeed on the host": lambda: on_host("deepspeed"),
         "torchtitan on the host": lambda: on_host("torchtitan"),
         "windows": lambda: question(read_model("gemma-3-12b"), "8x8:h100", **fields),
@@ -124,6 +125,7 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("context_parallel_fused", "heads of 100", {}, {"cp": 2}),
     ("context_parallel_causal", "windows", {}, {"cp": 2}),
     ("zero_with_experts", "experts", {"zero": 3, "ep": 8}, {"zero": 3, "ep": 8, "cp": 2}),
+    ("adapters_without_other_axes", "adapters", {"zero": 3}, {"zero": 1, "tp": 2}),
     ("context_parallel_alone", "llama", {"cp": 8}, {"cp": 8, "tp": 2}),
     ("context_parallel_one_sequence", "llama", {"cp": 2}, {"cp": 2, "micro_batch": 2}),
     ("packed_attention_without_pipeline", "llama", {"pp": 2}, {"pp": 2, "cp": 2}),

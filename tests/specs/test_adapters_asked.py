@@ -42,7 +42,12 @@ def test_a_job_takes_modules_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     ("model", "runtime", "job", "what"),
     [
-        ("llama-3.1-8b", "megatron-core", {}, "not priced under megatron-core; use accelerate or pytorch-ddp"),
+        (
+            "llama-3.1-8b",
+            "megatron-core",
+            {},
+            "under megatron-core; use accelerate, deepspeed or pytorch-ddp",
+        ),
         ("llama-3.1-8b", "accelerate", {"precision": "fp8"}, "beside bf16 weights, not fp8; use bf16"),
         ("mixtral-8x7b", "accelerate", {}, "all-linear has adapters on experts, .* use q_proj,k_proj,v_proj,o_proj"),
         ("deepseek-v3", "accelerate", {}, "and deepseek-v3 is none; leave them out"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from meshwright.errors import Fault
+from meshwright.errors import Fault, any_of
 from meshwright.specs import catalog
 from meshwright.specs.job import ALL_LINEAR, LORA_MODULES, Job
 from meshwright.specs.model import LayerKind, Mlp, Model
@@ -83,7 +83,7 @@ def runtimes_with_adapters() -> tuple[str, ...]:
     """The runtimes of the catalogue under which adapters are priced, by id.
 
     >>> runtimes_with_adapters()
-    ('accelerate', 'pytorch-ddp')
+    ('accelerate', 'deepspeed', 'pytorch-ddp')
     """
     return tuple(name for name in catalog.names("runtimes") if read_runtime(name).plans.adapters)
 
@@ -100,7 +100,7 @@ def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
         what = f"{job.modules_text} has adapters on experts, which are not priced, under any runtime"
         yield Fault("job.lora_modules", f"{what}; use {','.join(ATTENTION)}")
     if not runtime.plans.adapters:
-        others = " or ".join(runtimes_with_adapters())
+        others = any_of(runtimes_with_adapters())
         yield Fault("job.lora_rank", f"adapters are not priced under {runtime.id}; use {others}")
     elif runtime.storage.autocast:
         what = f"{runtime.id} casts weights that are all trained, and adapters stand beside frozen bf16 ones"

@@ -23,7 +23,7 @@ def gradient_sum_bytes(inputs: Inputs) -> int:
 
     Unfused 2 + 2 g, with g bytes of the sum. Copied 18: 2 to 4 bytes and the copy added to a sum in fp32. Kept and
     copied 8 more: 2 bytes set to zero, and the gradient added to them. In fp16 those two add to the gradient alone, 6.
-    None where the product adds it, or autograd does, which is not priced.
+    None where the product adds it, autograd does, which is not priced, or weights are frozen.
     Source: Megatron-LM@d98e8a64ddf3, distributed_data_parallel.py L578; nanotron@2411b022a75f
     optim/gradient_accumulator.py L222; DeepSpeed@edaa72212672 runtime/pipe/engine.py L863-885 and
     runtime/bf16_optimizer.py L356-371, and clear_lp_grads before its d5a7c1e0b (2023-12-21).
@@ -35,7 +35,7 @@ def gradient_sum_bytes(inputs: Inputs) -> int:
     """
     way, added = inputs.runtime.kernels.gradient_accumulation, 3 * HALF_BYTES
     copied = HALF_BYTES + 4 * FP32_BYTES
-    if way in ("fused", "autograd"):
+    if way in ("fused", "autograd") or inputs.freezes_weights:
         return 0
     if way == "unfused":
         return added_gradient_bytes(inputs)

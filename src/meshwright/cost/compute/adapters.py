@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.arrays import Numbers
+from meshwright.arrays import Bools, Numbers
 from meshwright.cost.compute.elementwise import BlockTraffic, LayerTraffic
 from meshwright.cost.compute.linear import Gemm, linear_time
 from meshwright.distinct import combined
@@ -35,6 +35,21 @@ def beside_frozen(blocks: tuple[Gemm, Gemm], inputs: Inputs, kind: LayerKind, ro
     return _with(around.frozen, inputs, within, rows), _with(inside.frozen, inputs, others, rows)
 
 
+def casts_for_adapters(plan: Layout, inputs: Inputs) -> Bools:
+    """Whether adapters cast what they read and their own weights: fp32 ones beside 2-byte weights, which no rank
+    gathers in 2 bytes and no engine casts.
+
+    plan: scalar or array (n,). Returns booleans. Source: peft 0.21.2 tuners/lora/layer.py, _cast_input_dtype;
+    DeepSpeed 0.19.8 runtime/engine.py, _configure_distributed_model: `module.bfloat16()`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import LLAMA_LORA
+    >>> [bool(casts_for_adapters(Plan(dp=8, zero=zero), LLAMA_LORA)) for zero in (0, 3)]
+    [True, False]
+    """
+    return (plan.zero < 2) & (inputs.runtime.storage.weights == "full")
+
+
 def _by_block(inputs: Inputs, kind: LayerKind) -> tuple[tuple[Adapter, ...], tuple[Adapter, ...]]:
     """The adapters of attention, and of the feed-forward block."""
     adapters = inputs.adapters(kind)
@@ -54,8 +69,8 @@ def adapter_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, rows: Numbers
 
     Of every adapter its input is cast to fp32, the format of its weights, and back for the product; its output is
     scaled and added to that of the frozen layer. Backward the output's gradient is scaled, that of its input is cast
-    both ways and added to that of the frozen layer. Its weights are cast to 2 bytes, and their gradients back. Where
-    weights are gathered in 2 bytes nothing is cast.
+    both ways and added to that of the frozen layer. Its weights are cast to 2 bytes, and their gradients back; where
+    they are in 2 bytes, nothing is (`casts_for_adapters`).
     plan: scalar or array (n,); rows: tokens of the rank, scalar or array (n,). Returns bytes. Source: peft 0.21.2
     tuners/lora/layer.py (Linear.forward, _cast_input_dtype) under torch.autocast; operators counted with PyTorch 2.13
     on fake tensors.
@@ -75,7 +90,7 @@ def _around(plan: Layout, inputs: Inputs, adapters: tuple[Adapter, ...], rows: N
     features = 1.0 * rows * sum(each.features for each in adapters)
     outputs = 1.0 * rows * sum(each.outputs for each in adapters)
     weights = (FP32_BYTES + HALF_BYTES) * sum(each.parameters for each in adapters)
-    cast = 1.0 * (plan.zero < 2)
+    cast = 1.0 * casts_for_adapters(plan, inputs)
     forward = summed.forward * (2 * cast * features + (1 + SCALED_OVER_SUMMED) * outputs)
     backward = summed.backward * ((1 + 2 * cast) * features + SCALED_OVER_SUMMED * outputs)
     return LayerTraffic(forward + cast * weights, backward + cast * weights)

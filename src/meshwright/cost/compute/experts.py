@@ -118,7 +118,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     around = around + filled_row_bytes(inputs, 2 * hidden + shard.width + shard.ffn)
     forward = weights + shard.rows * (inner.activation + inner.biases.forward + around)
     backward = weights + shard.rows * (inner.backward + inner.biases.backward + around)
-    backward = backward + learned * (summed_bytes(plan, inputs, count) + filled_gradient_bytes(inputs) * count)
+    backward = backward + summed_bytes(plan, inputs, count) + learned * filled_gradient_bytes(inputs) * count
     return ExpertTime(
         forward=ExpertParts(
             router=Kernels(router.forward, moved_bytes=scores, fixed_s=kernels.routing_s.forward),

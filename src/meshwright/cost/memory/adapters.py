@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.arrays import Floats, where
+from meshwright.cost.compute.adapters import casts_for_adapters
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.memory.saved import norm_outputs
 from meshwright.cost.shard import Shard
@@ -16,8 +17,8 @@ def kept_beside_frozen(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Sha
     """Bytes that one layer keeps more for its adapters, less what nobody reads where its own weights are frozen.
 
     Every adapter keeps what its first product puts out, 2 r a token, and its input: 2 in a token and 2 r (in + out) for
-    2-byte copies of its weights, all of its own where it casts them. Where weights are gathered in 2 bytes nothing is
-    cast, and adapters of one input share it, which the attention core keeps anyway. Frozen layers read neither the
+    2-byte copies of its weights, all of its own where it casts them (`casts_for_adapters`). Else adapters of one input
+    share it, which the attention core keeps anyway. Frozen layers read neither the
     outputs of norms, nor what those multiply by their weights, nor the product of gate and up; nor do frozen experts of
     their rows.
     plan: scalar or array (n,); shard: sizes on the rank. Returns bytes. Source: peft 0.21.2 tuners/lora/layer.py
@@ -36,7 +37,7 @@ def kept_beside_frozen(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Sha
     adapters, tokens = inputs.adapters(kind), 1.0 * shard.tokens
     cast = tokens * sum(each.features for each in adapters) + sum(each.parameters for each in adapters)
     shared = tokens * sum({each.reads: each.features for each in adapters if each.reads != "core"}.values())
-    own = where(plan.zero > 1, shared, cast) + tokens * sum(each.rank for each in adapters)
+    own = where(casts_for_adapters(plan, inputs), cast, shared) + tokens * sum(each.rank for each in adapters)
     rows = inputs.model.hidden_size * kind.norms * shard.residual_tokens
     of_heads = (shard.query + shard.key) * shard.tokens * (kind.attention.qk_norm == "head")
     scaled = inputs.runtime.elementwise_bytes.rms_norm_kept_for_weight * (rows + of_heads)

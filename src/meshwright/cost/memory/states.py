@@ -152,8 +152,8 @@ class WeightStates(NamedTuple):
 
 def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: StageParameters | None = None) -> States:
     """States of every stage, shape (r,), bytes: of dense weights and of routed experts, which ZeRO divides over
-    different groups. stages: of the plans; parameters: theirs, counts; None: not known. Returns bytes. Source:
-    `state_bytes`, `bucket_bytes`.
+    different groups; beside adapters of frozen weights the weights alone. stages: of the plans; parameters:
+    theirs, counts; None: not known. Returns bytes. Source: `state_bytes`, `bucket_bytes`.
     """
     rows, kinds = of_rows(plans, stages.plan), inputs.model.layer_kinds
     parameters = parameters or stage_parameters(plans, stages, inputs)
@@ -161,6 +161,9 @@ def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: Stag
     largest_end = larger(parameters.embedding, parameters.head)
     ends = largest_end if inputs.gathers_ends_apart else parameters.ends
     whole = state_bytes(rows, inputs, parameters.dense, largest, ends, sharding_ranks(rows))
+    if inputs.freezes_weights:
+        trained = state_bytes(rows, inputs, parameters.trained, 0.0 * largest, 0.0 * ends, sharding_ranks(rows))
+        whole = trained._replace(parameters=whole.parameters)
     during, after = bucket_bytes(rows, inputs)
     buffered = inputs.runtime.storage.offloaded == "states_and_gradients"
     whole = whole._replace(
@@ -173,6 +176,8 @@ def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: Stag
         return whole
     largest = largest_layer(stages, [expert_parameters(plans, inputs, kind) for kind in kinds])
     routed = state_bytes(rows, inputs, parameters.experts, largest, 0.0 * largest, expert_sharding_ranks(rows))
+    if inputs.freezes_weights:
+        return whole._replace(parameters=whole.parameters + routed.parameters)
     return combined(operator.add, whole, routed)
 
 

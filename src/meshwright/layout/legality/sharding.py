@@ -6,6 +6,7 @@ from meshwright.arrays import one_of
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.legality.rule import Ruling, change, changes, divisors, invariant, one, restriction
 from meshwright.layout.plans import Layout
+from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.runtime import Runtime
@@ -98,6 +99,14 @@ def offloaded_weights(plan: Layout, runtime: Runtime) -> Ruling:
     """Weights in the host's memory need pp 1."""
     yield (plan.pp == 1) | (not runtime.storage.offloads_weights)
     yield f"pp {plan.pp} is not priced with weights on the host in {runtime.id}; nearest pp: 1"
+
+
+@restriction
+def adapters_without_other_axes(plan: Layout, job: Job) -> Ruling:
+    """Adapters need tp 1, pp 1 and ep 1."""
+    yield (plan.tp == 1) & (plan.pp == 1) & (plan.ep == 1) | (not job.lora_rank)
+    beside = f"tp {plan.tp}, pp {plan.pp} and ep {plan.ep}"
+    yield f"adapters are not priced with {beside}; nearest tp: 1; nearest pp: 1; nearest ep: 1"
 
 
 @restriction

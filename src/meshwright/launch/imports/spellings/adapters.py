@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, any_of
 from meshwright.launch.forms import Fields
 from meshwright.launch.spelling import Settings
 from meshwright.layout.plan import Plan
@@ -41,9 +41,9 @@ def priced() -> str:
     """As which runtimes adapters are priced, in words.
 
     >>> priced()
-    'adapters are priced as accelerate and pytorch-ddp run them'
+    'adapters are priced as accelerate, deepspeed or pytorch-ddp runs them'
     """
-    return f"adapters are priced as {' and '.join(runtimes_with_adapters())} run them"
+    return f"adapters are priced as {any_of(runtimes_with_adapters())} runs them"
 
 
 def lora_settings(settings: Settings, options: LoraOptions, *, trained: bool) -> Settings:
@@ -88,7 +88,8 @@ def units_of_trainer(plan: Plan, inputs: Inputs, settings: Settings) -> list[str
     Source: transformers 5.23 trainer.py L1753, peft 0.21.2 utils/other.py (fsdp_auto_wrap_policy), accelerate 1.15.0
     utils/fsdp_utils.py L936-970.
     """
-    if not inputs.job.lora_rank or not plan.zero or RANK in settings:
+    by_fsdp = plan.zero > 0 and inputs.runtime.sharding.shards_rows
+    if not inputs.job.lora_rank or not by_fsdp or RANK in settings:
         return []
     return [
         "priced with each layer as one unit of FSDP 2; beside adapters the Trainer of transformers 5.23 makes the "
