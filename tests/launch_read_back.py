@@ -99,12 +99,13 @@ def agrees(written: list[LaunchFiles], answers: list[dict[str, Any]]) -> None:
     assert len(written) == len(answers) >= 20
     for files, told in zip(written, answers, strict=True):
         plan, inputs = files.launch.plan, files.launch.inputs
-        first = inputs.model.layer_kinds[0]
+        first, kinds = inputs.model.layer_kinds[0], [inputs.model.layer_kinds[at] for at in inputs.model.layer_pattern]
         planned: dict[str, Any] = {
             **plan.to_dict(),
             "sp": plan.sp and plan.tp > 1,
             "etp": plan.etp if inputs.model.is_moe else plan.tp,
             "layers": [int(each) for each in layers_of_chunks(inputs, plan)],
+            "layer_kinds": [[kind.attention.latent is not None, kind.is_moe] for kind in kinds],
             "recompute": RECOMPUTE_NAMES[plan.recompute],
             "recomputes": RECOMPUTE_NAMES[plan.recompute] == "full",
             "precision": inputs.recipe.half,

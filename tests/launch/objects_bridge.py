@@ -7,8 +7,10 @@ what was set.
 
 from __future__ import annotations
 
+import inspect
 import os
 import runpy
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,7 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         "num_microbatches": get_num_microbatches(),
         "global_batch": train.global_batch_size,
         "layers": layers_of(model, model),
+        "layer_kinds": kinds_of(model),
         "precision": half,
         "number_format": number_format(model) or half,
         "gradients": "fp32" if ddp.grad_reduce_in_fp32 else half,
@@ -71,6 +74,30 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         "heads": model.num_attention_heads,
         "vocab_size": model.vocab_size,
     }
+
+
+def kinds_of(model: Any) -> list[tuple[bool, bool]]:
+    """Of every layer that the provider builds, whether its attention is latent and whether it has experts; the chunks
+    of all ranks one after the other.
+    """
+    from megatron.core import parallel_state
+    from megatron.core.transformer.transformer_block import get_num_layers_to_build
+
+    stages, chunks = model.pipeline_model_parallel_size, model.virtual_pipeline_model_parallel_size
+    kinds, spec = [], model.transformer_layer_spec
+    parallel_state.set_virtual_pipeline_model_parallel_world_size(chunks)
+    for chunk, stage in product(range(chunks) if chunks else [None], range(stages)):
+        parallel_state.set_pipeline_model_parallel_rank(stage)
+        if "vp_stage" in inspect.signature(spec).parameters:
+            layers = spec(model, vp_stage=chunk).layer_specs
+        else:
+            layers = [spec(model)] * get_num_layers_to_build(model, vp_stage=chunk)
+        kinds += [_kind(layer.submodules) for layer in layers]
+    return kinds
+
+
+def _kind(layer: Any) -> tuple[bool, bool]:
+    return layer.self_attention.module.__name__ == "MLASelfAttention", "MoELayer" in str(layer.mlp)
 
 
 def number_format(model: Any) -> str:
