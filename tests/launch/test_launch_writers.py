@@ -19,7 +19,7 @@ import yaml
 from meshwright.answers.launch.files import framework_of, launch_files
 from meshwright.errors import IllegalPlan, InvalidSpec
 from meshwright.launch.export import export, nearest_spelled
-from meshwright.launch.table import launch_table
+from meshwright.launch.table import launch_table, table_named
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
@@ -199,6 +199,28 @@ def test_a_recipe_names_layers_that_are_not_all_alike_or_latent() -> None:
     models = {"latent": read_model("deepseek-v2-lite"), "dense first": dense_first, "alike": alike, "dense": LLAMA}
     said = {name: _recipe_of(model, plan).get("transformer_layer_spec") for name, model in models.items()}
     assert said == {"latent": by_layer, "dense first": by_layer, "alike": None, "dense": None}
+
+
+@pytest.mark.parametrize(
+    ("model", "ep", "runtime", "fp32"),
+    [
+        ("llama-3.1-8b", 1, "megatron-bridge", False),
+        ("mixtral-8x7b", 8, "megatron-core", False),
+        ("mixtral-8x7b", 1, "megatron-bridge", False),
+        ("mixtral-8x7b", 8, "megatron-bridge", True),
+        ("qwen3-30b-a3b", 1, "megatron-core", True),
+        ("qwen3-30b-a3b", 8, "megatron-bridge", True),
+    ],
+)
+def test_routers_of_many_experts_and_of_fused_dispatchers_score_in_fp32(
+    model: str, ep: int, runtime: str, fp32: bool
+) -> None:
+    """Megatron-core warns of the rest (transformer_config.py L3119, token_dispatcher.py L1135 and L1312)."""
+    name, flag = table_named(runtime), {"megatron-core": "--moe-router-dtype fp32"}
+    said = flag.get(runtime, "moe_router_dtype='fp32'")
+    inputs = question(read_model(model), "1x8:h100", runtime, global_batch=64, precision="bf16")
+    files = launch_files(Plan(dp=8, ep=ep, zero=1, num_microbatches=8), inputs, name).files
+    assert any(said in text for text in files.values()) is fp32
 
 
 @pytest.mark.parametrize(("model", "fused"), [("gpt-oss-20b", "True"), ("gpt2", "False")])

@@ -23,6 +23,8 @@ from meshwright.specs.runtime.communication import FREE_OF_QUEUES
 
 AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
+MANY_EXPERTS = 32
+"""From which on Megatron-core warns of a router in half precision (transformer_config.py L3119-3127)."""
 CATALOGUED = (
     *("max_position_embeddings", "rope", "scoring_func", "norm_topk_prob", "topk_method", "routed_scaling_factor"),
     *("router_aux_loss_coef", "aux_loss_alpha", "seq_aux"),
@@ -223,11 +225,18 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "quantises": recipe.quantises,
         "quantises_split_bias": recipe.quantises and plan.tp > 1 and _has_output_bias(inputs),
         "unfused_accumulation": runtime.kernels.gradient_accumulation == "unfused",
+        "routes_in_fp32": _routes_in_fp32(plan, inputs),
         "scales_from_earlier_steps": recipe.scales_from_earlier_steps,
         "sequence_length": job.sequence_length,
         "stores_quantised": inputs.stores_quantised,
         "tokens_per_rank": plan.micro_batch * job.sequence_length // plan.cp,
     }
+
+
+def _routes_in_fp32(plan: Plan, inputs: Inputs) -> bool:
+    """Whether Megatron-core asks for scores of experts in fp32: of many, or because its dispatcher sends no others."""
+    many = any(each.count >= MANY_EXPERTS for each in inputs.model.mixtures)
+    return many or (inputs.model.is_moe and dispatcher_of(plan, inputs) == "fused")
 
 
 def _graphed(inputs: Inputs) -> str:
