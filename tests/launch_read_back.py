@@ -76,6 +76,13 @@ def read_back(
         cases.append(
             {"folder": str(at), "ranks": launch.plan.num_gpus, "nodes": launch.nodes, "capability": capability}
         )
+    return answered(script, cases, folder, path)
+
+
+def answered(
+    script: str, cases: list[dict[str, Any]], folder: Path, path: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """What a script of `launch` says of cases, in a process that finds packages in the folders of the path first."""
     (folder / "cases.json").write_text(json.dumps(cases))
     environment = os.environ | ({"PYTHONPATH": os.pathsep.join(path)} if path else {})
     command = [sys.executable, str(SCRIPTS / script), str(folder / "cases.json")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import runpy
+from dataclasses import fields
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     from megatron.bridge.training.config import runtime_config_update
     from megatron.core.num_microbatches_calculator import get_num_microbatches, init_num_microbatches_calculator
 
+    if "fields" in case:
+        return {"unknown": unknown_fields(case["fields"])}
     DEVICE.major = int(case["capability"])
     folder = Path(case["folder"])
     _, variables = started(folder, "meshwright_plan.py", FILLED)
@@ -98,6 +101,21 @@ def kinds_of(model: Any) -> list[tuple[bool, bool]]:
 
 def _kind(layer: Any) -> tuple[bool, bool]:
     return layer.self_attention.module.__name__ == "MLASelfAttention", "MoELayer" in str(layer.mlp)
+
+
+def unknown_fields(names: list[str]) -> list[str]:
+    """Fields of a recipe that Megatron-Bridge has not; a section of a model with latent attention, which has all."""
+    from megatron.bridge.models.mla_provider import MLAModelProvider
+    from megatron.bridge.recipes.common import _pretrain_common
+    from megatron.bridge.training.comm_overlap import CommOverlapConfig
+    from megatron.bridge.training.mixed_precision import get_mixed_precision_config
+
+    config = _pretrain_common()
+    config.model, config.comm_overlap = MLAModelProvider, CommOverlapConfig(tp_comm_overlap=False)
+    config.mixed_precision = get_mixed_precision_config("bf16_mixed")
+    sections = {name: getattr(config, name.partition(".")[0], None) for name in names}
+    known = {name: {each.name for each in fields(section)} if section else set() for name, section in sections.items()}
+    return [name for name in names if name.partition(".")[2] not in known[name]]
 
 
 def number_format(model: Any) -> str:

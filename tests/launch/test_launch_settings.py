@@ -50,6 +50,7 @@ TWICE = with_experts(PREDICTED.replace(job=LLAMA.job.replace(mtp_layers=2)), 64)
 ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
 BRIDGE = question(llama_8b(), "8x8:b200", "megatron-bridge", precision="mxfp8")
 BRIDGE_NATIVE = BRIDGE.replace(runtime=BRIDGE.runtime.replace(cross_entropy="native"))
+BRIDGE_LATENT = question(read_model("deepseek-v2-lite"), "8x8:b200", "megatron-bridge")
 QUANTISED_EXPERTS = with_experts(BRIDGE, 64)
 FUSED_EXPERTS = QUANTISED_EXPERTS.replace(runtime=with_behaviours(BRIDGE.runtime, ["fused_experts=on"]))
 NARROW_STATES = LLAMA.replace(runtime=LLAMA.runtime.replace(moment_bytes=2))
@@ -140,7 +141,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "fused_experts",
         (FUSED_EXPERTS, {"ep": 8}),
         (QUANTISED_EXPERTS, {"ep": 8}),
-        "--moe-mlp-glu-interleave-size 32 and NVTE_CUTEDSL_FUSED_GROUPED_MLP=1: one fused kernel",
+        "model.moe_mlp_glu_interleave_size 32 and NVTE_CUTEDSL_FUSED_GROUPED_MLP=1: one fused kernel",
     ),
     (
         "expert_overlap",
@@ -266,7 +267,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("deterministic", (DETERMINISTIC, {}), (LLAMA, {}), "--deterministic-mode: kernels add up in a fixed order"),
     ("fused_cross_entropy", (BRIDGE, {}), (BRIDGE_NATIVE, {}), "model.cross_entropy_fusion_impl te"),
     ("native_cross_entropy", (NATIVE, {}), (LLAMA, {}), "--cross-entropy-fusion-impl native"),
-    ("quantised_weights", (BRIDGE, {}), (EIGHT_BITS, {}), "--fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag: "),
+    ("quantised_weights", (BRIDGE, {}), (EIGHT_BITS, {}), "mixed_precision.reuse_grad_buf_for_mxfp8_param_ag True: "),
     (
         "narrow_optimizer_states",
         (NARROW_STATES, {}),
@@ -274,6 +275,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "--exp-avg-sq-dtype bf16: optimizer states are priced with 8 bytes",
     ),
     ("quantised_end_layers", (DELAYED, {}), (LLAMA, {}), "no --first-last-layers-bf16: fp8-delayed quantises all 32"),
+    ("layer_kinds", (BRIDGE_LATENT, {}), (BRIDGE, {}), "model.transformer_layer_spec get_gpt_decoder_block_spec: with"),
     ("pipeline_precision", (BRIDGE, {"pp": 2}), (BRIDGE, {}), "model.pipeline_dtype bf16: pp 2 has no default"),
     (
         "plain_engine",
@@ -421,12 +423,20 @@ def test_what_is_told_is_what_is_written(asked: Asked) -> None:
     if name is None:
         return
     otherwise = {key for each in launch_table(name).settings for key in each.told}
-    written = settings_of(fields_of(plan, inputs), facts_of(plan, inputs), launch_table(name))
+    table = launch_table(name)
+    written = table.as_recipe(settings_of(fields_of(plan, inputs), facts_of(plan, inputs), table))
     for setting in launch_settings(plan, inputs):
         for key in setting.set.keys() - otherwise:
-            words = written[key] if isinstance(written[key], list) else [written[key]]
+            words = written[key] if isinstance(written[key], list) and not table.recipe else [written[key]]
             assert str(setting.set[key]) == " ".join(map(str, words)), setting
-        assert not written.keys() & {*setting.unset}, setting
+        assert not {key for key in setting.unset if written.get(key)}, setting
+
+
+@pytest.mark.parametrize("asked", [asked for _, *both, _ in TOLD_AND_NOT for asked in both])
+def test_nobody_who_writes_recipes_is_told_flags(asked: Asked) -> None:
+    inputs = asked[0].replace(runtime=read_runtime("megatron-bridge"))
+    if asked[0].runtime.launch == "megatron-lm":
+        assert not [line for line in map(str, launch_settings(Plan(**asked[1]), inputs)) if "--" in line]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -146,7 +146,10 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
     windows = [kind.attention.window_over(sequence) is not None for kind in model.layer_kinds]
     multiple, rows = inputs.runtime.storage.vocabulary_multiple, vocabulary_rows(plan, inputs)
     own_size = attention.heads * attention.head_dim != model.hidden_size and not attention.latent
+    latent = any(kind.attention.latent for kind in model.layer_kinds)
+    mixed = len({kind.is_moe for kind in model.layer_kinds}) > 1
     return {
+        "builds_kinds_of_layers": latent or mixed,
         "context_heads": split.heads,
         "context_ring": split.ring,
         "expert_groups": any(each.groups > 1 for each in model.mixtures),
@@ -155,7 +158,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
         "heads": attention.heads,
         "hidden_size": model.hidden_size,
         "idle_windows": model.over(sequence) != model,
-        "latent_attention": any(kind.attention.latent for kind in model.layer_kinds),
+        "latent_attention": latent,
         "learned_positions": model.learned_positions,
         "model": model.name,
         "own_head_size": own_size,

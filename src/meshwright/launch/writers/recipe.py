@@ -61,11 +61,6 @@ YARN_UNLESS_SAID = {
 }
 """What Megatron-LM takes (argument_utils.py, _apply_yarn_config_from_args) where GPTModelProvider has None, with which
 YarnRotaryEmbedding cannot calculate."""
-LAYER_BY_LAYER = "partial(get_gpt_decoder_block_spec, use_transformer_engine=True)"
-"""Layers of latent attention, and some with experts and some without: the provider's own are all alike with plain
-attention, whatever its fields say (Megatron-Bridge@067f987df03b models/gpt_provider.py L51-67; deepseek_v3_bridge.py
-L57). Layers of multi-token prediction follow it (gpt_provider.py, mtp_block_spec).
-"""
 TAIL = """\
     # FILL IN what the plan does not know: train.sh stops at the first that is missing.
     cfg.tokenizer.tokenizer_model = os.environ["TOKENIZER"]
@@ -132,8 +127,6 @@ def _fields(launch: Launch) -> dict[str, str]:
         fields["model.q_lora_rank"] = "None"
     if settings.get("--position-embedding-type") == "yarn":
         fields = YARN_UNLESS_SAID | fields
-    if _needs_layer_kinds(settings):
-        fields["model.transformer_layer_spec"] = LAYER_BY_LAYER
     if "ROPE_TYPE" in launch.to_fill:
         fields["model.apply_rope_fusion"] = 'os.environ["ROPE_TYPE"] == "yarn"'
     fields.setdefault("model.gradient_accumulation_fusion", "True")
@@ -142,12 +135,6 @@ def _fields(launch: Launch) -> dict[str, str]:
     fields["model.bias_activation_fusion"] = str(_fuses_activation(settings))
     fields["model.pipeline_dtype"] = "torch.half" if "--fp16" in settings else "torch.bfloat16"
     return fields | {"model.should_pad_vocab": "True"}
-
-
-def _needs_layer_kinds(settings: Settings) -> bool:
-    """Whether a provider would build other layers: its own have plain attention, and experts in all of them or none."""
-    marks = read_value("layer_marks", "--moe-layer-freq", settings.get("--moe-layer-freq", "[1]"))
-    return "--multi-latent-attention" in settings or 0 in marks
 
 
 def _fuses_activation(settings: Settings) -> bool:
@@ -162,6 +149,8 @@ def _fuses_activation(settings: Settings) -> bool:
 def _assigned(launch: Launch) -> Iterator[tuple[str, str]]:
     """Fields of the recipe with the Python of their values."""
     for key, value in launch.settings.items():
+        if key.startswith("model."):
+            yield key, str(value)
         if not key.startswith("--") or value is False:
             continue
         prefixed = key in YARN and "--multi-latent-attention" not in launch.settings
