@@ -125,7 +125,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ),
     ("sharded_gradients", (LLAMA, {"dp": 8, "zero": 2}), (LLAMA, {"dp": 8, "zero": 3}), "strategy optim_grads: zero 2"),
     ("distributed_optimizer", (LLAMA, {"dp": 8, "zero": 1}), (LLAMA, {"zero": 1}), "--overlap-grad-reduce"),
-    ("parameter_gather_overlap", (LLAMA, {"dp": 8}), (LLAMA, {}), "no --overlap-param-gather: zero 0"),
+    ("parameter_gather_overlap", (LLAMA, {"dp": 8}), (LLAMA, {}), "no --overlap-param-gather: with zero 0 there"),
     ("interleaving_overlap", (LLAMA, {"pp": 2, "vpp": 4}), (LLAMA, {"pp": 4, "vpp": 4}), "no --no-overlap-p2p"),
     ("tensor_overlap", (LLAMA, {"tp": 2}), (LLAMA, {"tp": 2, "sp": True}), "no --tp-comm-overlap"),
     (
@@ -153,15 +153,15 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "expert_overlap_of_pipelines",
         (EXPERTS, {"ep": 8, "pp": 4}),
         (EXPERTS, {"ep": 8, "pp": 4, "vpp": 2}),
-        "need vpp 2",
+        "it needs vpp 2",
     ),
     (
         "expert_overlap_beside_recomputation",
         (EXPERTS, {"ep": 8, "recompute": "full"}),
         (EXPERTS, {"ep": 8}),
-        "for ep 8",
+        "refuses it where experts are recomputed",
     ),
-    ("expert_overlap_of_prediction", (TWICE, {"ep": 8}), (EXPERTS, {"ep": 8}), "with 1 mtp layer, not 2"),
+    ("expert_overlap_of_prediction", (TWICE, {"ep": 8}), (EXPERTS, {"ep": 8}), "and this plan trains 2"),
     ("mtp_layers", (PREDICTED, {"pp": 2}), (LLAMA, {}), "--mtp-num-layers 1: on the stage of the head"),
     ("no_mtp_layers", (UNTRAINED, {}), (PREDICTED, {}), "no --mtp-num-layers: the 1 of"),
     ("head_size", (NARROW, {}), (LLAMA, {}), "--kv-channels 64: left out, it becomes hidden size 2880 / 64 heads"),
@@ -243,25 +243,25 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "activation_offloading",
         (LLAMA, {"pp": 2}),
         (LLAMA, {}),
-        "no --cpu-offloading: it needs pp 1; this plan has pp 2",
+        "no --cpu-offloading: it works only without pipeline parallelism, and this plan has pp 2",
     ),
     (
         "activation_offloading_of_recomputed",
         (LLAMA, {"recompute": "full"}),
         (LLAMA, {"recompute": "full", "pp": 2}),
-        "no --cpu-offloading: it needs no recomputation; that of this plan is full",
+        "no --cpu-offloading: Megatron-core refuses it together with recomputation, and this",
     ),
     (
         "saved_activations_of_sequences",
         (LLAMA, {"tp": 2, "sp": True, "recompute": "full"}),
         (LLAMA, {"tp": 2, "recompute": "full"}),
-        "no --distribute-saved-activations: sp with tp 2",
+        "no --distribute-saved-activations: sequence parallelism has already split them over the 2",
     ),
     (
         "saved_activations",
         (LLAMA, {"recompute": "full"}),
         (LLAMA, {"tp": 2, "recompute": "full"}),
-        "no other ranks with tp 1",
+        "with tp 1 there are no other ranks to distribute them to",
     ),
     ("latent_attention", (LATENT, {}), (LLAMA, {}), "--multi-latent-attention and no --group-query-attention"),
     ("deterministic", (DETERMINISTIC, {}), (LLAMA, {}), "--deterministic-mode: kernels add up in a fixed order"),
@@ -483,7 +483,7 @@ def test_weights_have_as_many_shards_as_tensor_parallel_ranks() -> None:
     """Megatron refuses fewer, so that people are not told of 1 for every plan."""
     setting = told((LLAMA, {"tp": 8}))["weight_shards"]
     assert not setting.set
-    assert str(setting).startswith("no --tensor-parallel-num-weight-shards: left out, it is tp 8; more multiply")
+    assert str(setting).startswith("no --tensor-parallel-num-weight-shards: left out, it equals tp 8; a larger")
 
 
 def test_the_length_is_told_by_the_field_that_bridge_compares() -> None:
