@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -108,6 +109,15 @@ def test_megatron_bridge_has_the_fields_that_people_are_told(tmp_path: Path) -> 
     case = {"fields": sorted(fields)}
     assert len(fields) > 60
     assert answered("objects_bridge.py", [case], tmp_path, (str(BRIDGE), str(MEGATRON))) == [{"unknown": []}]
+
+
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.skipif(not (BRIDGE / "megatron").is_dir(), reason="Megatron-Bridge is not installed: make test-clients")
+def test_megatron_bridge_has_the_files_that_build_models_of_its_own() -> None:
+    said = " ".join(launch_table("megatron-bridge").own_models.values())
+    files = re.findall(r"[a-z]\w+(?:/\w+)+\.py", said)
+    assert files
+    assert [file for file in files if not (BRIDGE / "megatron" / "bridge" / file).is_file()] == []
 
 
 def _pairs(setting: Setting) -> Iterator[tuple[str, Any]]:
