@@ -172,14 +172,23 @@ def test_a_ring_is_offered_for_the_release_of_torchtitan_that_has_a_setting_for_
 
 
 @pytest.mark.parametrize("library", catalog.table("frontends")["libraries"], ids=lambda each: each["names"][0])
-def test_a_library_that_is_no_runtime_is_refused_with_those_that_stand_for_it(library: dict[str, Any]) -> None:
+def test_a_library_that_starts_other_frameworks_is_refused_with_their_names(library: dict[str, list[str]]) -> None:
     runtimes = library["runtimes"]
-    assert [read_runtime(each).id for each in runtimes] == runtimes
-    does = library.get("does", "hands training to another framework; name that one as the runtime")
+    assert all(catalog.resolve("runtimes", each) == each for each in runtimes)
     for name in library["names"]:
+        with pytest.raises(
+            InvalidInput, match=f"'{name}' hands training to another.*{runtimes[0]}.* or {runtimes[-1]}$"
+        ):
+            read_runtime(name)
+
+
+@pytest.mark.parametrize("entry", catalog.table("stand_ins")["stand_ins"], ids=lambda each: each["names"][0])
+def test_what_is_no_runtime_is_refused_with_those_that_stand_for_it(entry: dict[str, Any]) -> None:
+    assert [read_runtime(each).id for each in entry["runtimes"]] == entry["runtimes"]
+    for name in entry["names"]:
         with pytest.raises(InvalidInput) as refusal:
             read_runtime(name)
-        assert str(refusal.value) == f"{name!r} {does}: {any_of(runtimes)}"
+        assert str(refusal.value) == f"{name!r} {entry['what']}: {any_of(entry['runtimes'])}"
 
 
 @pytest.mark.parametrize("name", ["pytorch-fsdp2", "fully_shard", "FSDP_2", "automodel", "nemo_automodel"])

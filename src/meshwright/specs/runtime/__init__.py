@@ -243,12 +243,12 @@ def _resolved(framework: str) -> str:
         return catalog.resolve("runtimes", framework)
     except UnknownName:
         name = catalog.key_of(framework)
-        frontends = catalog.table("frontends")
-        library = next((each for each in frontends["libraries"] if name in each["names"]), None)
-        if library is None:
+        started = [each for each in catalog.table("frontends")["libraries"] if name in each["names"]]
+        named = [*started, *(each for each in catalog.table("stand_ins")["stand_ins"] if name in each["names"])]
+        if not named:
             raise
-    does = library.get("does", frontends["does"])
-    raise InvalidInput(f"{quoted(framework)} {does}: {any_of(library['runtimes'])}")
+    what = named[0].get("what", "hands training to another framework; name that one as the runtime")
+    raise InvalidInput(f"{quoted(framework)} {what}: {any_of(named[0]['runtimes'])}")
 
 
 def releases(name: str) -> dict[str, dict[str, Any]]:
