@@ -126,7 +126,7 @@ def test_a_model_that_has_no_settings_is_refused_by_name() -> None:
         (
             "gemma-2-2b",
             "nanotron",
-            r"Megatron-Bridge has recipes of its own for it .*: --runtime megatron-bridge plans",
+            r"Megatron-Bridge has recipes of its own for it .*: --runtime megatron-bridge finds plans",
         ),
         ("pythia-6.9b", "megatron-bridge", "^Megatron-Bridge has nothing of its own for the model either"),
         ("pythia-6.9b", "megatron-core", r"^Plan with --runtime accelerate or deepspeed\.$"),

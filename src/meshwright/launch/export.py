@@ -186,13 +186,11 @@ def _own(inputs: Inputs, name: str, *, written_for: bool = False) -> str:
     written_for: it is the one that the plan was to be launched with.
     """
     table = launch_table(name)
-    own, runtime = table.own_models.get(inputs.model.family), table.runtimes[0]
+    own, by_hand = table.own_models.get(inputs.model.family), "degrees are set there by hand."
     if own and written_for:
-        return f"{table.framework} has {own}, of which nothing is written here: set the degrees of the plan in it."
+        return f"{table.framework} has {own}. Nothing of it is written here: the plan's {by_hand}"
     if own:
-        return (
-            f"{table.framework} has {own}: --runtime {runtime} plans for it, and the degrees of the plan go into that."
-        )
+        return f"{table.framework} has {own}: --runtime {table.runtimes[0]} finds plans for it, whose {by_hand}"
     if not written_for or table.writer != "recipe":
         return ""
     if own is None:
