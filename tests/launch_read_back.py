@@ -76,6 +76,13 @@ def read_back(
         cases.append(
             {"folder": str(at), "ranks": launch.plan.num_gpus, "nodes": launch.nodes, "capability": capability}
         )
+    return answered(script, cases, folder, path)
+
+
+def answered(
+    script: str, cases: list[dict[str, Any]], folder: Path, path: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """What a script of `launch` says of cases, in a process that finds packages in the folders of the path first."""
     (folder / "cases.json").write_text(json.dumps(cases))
     environment = os.environ | ({"PYTHONPATH": os.pathsep.join(path)} if path else {})
     command = [sys.executable, str(SCRIPTS / script), str(folder / "cases.json")]
@@ -99,12 +106,13 @@ def agrees(written: list[LaunchFiles], answers: list[dict[str, Any]]) -> None:
     assert len(written) == len(answers) >= 20
     for files, told in zip(written, answers, strict=True):
         plan, inputs = files.launch.plan, files.launch.inputs
-        first = inputs.model.layer_kinds[0]
+        first, kinds = inputs.model.layer_kinds[0], [inputs.model.layer_kinds[at] for at in inputs.model.layer_pattern]
         planned: dict[str, Any] = {
             **plan.to_dict(),
             "sp": plan.sp and plan.tp > 1,
             "etp": plan.etp if inputs.model.is_moe else plan.tp,
             "layers": [int(each) for each in layers_of_chunks(inputs, plan)],
+            "layer_kinds": [[kind.attention.latent is not None, kind.is_moe] for kind in kinds],
             "recompute": RECOMPUTE_NAMES[plan.recompute],
             "recomputes": RECOMPUTE_NAMES[plan.recompute] == "full",
             "precision": inputs.recipe.half,

@@ -7,8 +7,11 @@ what was set.
 
 from __future__ import annotations
 
+import inspect
 import os
 import runpy
+from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,8 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     from megatron.bridge.training.config import runtime_config_update
     from megatron.core.num_microbatches_calculator import get_num_microbatches, init_num_microbatches_calculator
 
+    if "fields" in case:
+        return {"unknown": unknown_fields(case["fields"])}
     DEVICE.major = int(case["capability"])
     folder = Path(case["folder"])
     _, variables = started(folder, "meshwright_plan.py", FILLED)
@@ -60,6 +65,7 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         "num_microbatches": get_num_microbatches(),
         "global_batch": train.global_batch_size,
         "layers": layers_of(model, model),
+        "layer_kinds": kinds_of(model),
         "precision": half,
         "number_format": number_format(model) or half,
         "gradients": "fp32" if ddp.grad_reduce_in_fp32 else half,
@@ -71,6 +77,45 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         "heads": model.num_attention_heads,
         "vocab_size": model.vocab_size,
     }
+
+
+def kinds_of(model: Any) -> list[tuple[bool, bool]]:
+    """Of every layer that the provider builds, whether its attention is latent and whether it has experts; the chunks
+    of all ranks one after the other.
+    """
+    from megatron.core import parallel_state
+    from megatron.core.transformer.transformer_block import get_num_layers_to_build
+
+    stages, chunks = model.pipeline_model_parallel_size, model.virtual_pipeline_model_parallel_size
+    kinds, spec = [], model.transformer_layer_spec
+    parallel_state.set_virtual_pipeline_model_parallel_world_size(chunks)
+    for chunk, stage in product(range(chunks) if chunks else [None], range(stages)):
+        parallel_state.set_pipeline_model_parallel_rank(stage)
+        if "vp_stage" in inspect.signature(spec).parameters:
+            layers = spec(model, vp_stage=chunk).layer_specs
+        else:
+            layers = [spec(model)] * get_num_layers_to_build(model, vp_stage=chunk)
+        kinds += [_kind(layer.submodules) for layer in layers]
+    return kinds
+
+
+def _kind(layer: Any) -> tuple[bool, bool]:
+    return layer.self_attention.module.__name__ == "MLASelfAttention", "MoELayer" in str(layer.mlp)
+
+
+def unknown_fields(names: list[str]) -> list[str]:
+    """Fields of a recipe that Megatron-Bridge has not; a section of a model with latent attention, which has all."""
+    from megatron.bridge.models.mla_provider import MLAModelProvider
+    from megatron.bridge.recipes.common import _pretrain_common
+    from megatron.bridge.training.comm_overlap import CommOverlapConfig
+    from megatron.bridge.training.mixed_precision import get_mixed_precision_config
+
+    config = _pretrain_common()
+    config.model, config.comm_overlap = MLAModelProvider, CommOverlapConfig(tp_comm_overlap=False)
+    config.mixed_precision = get_mixed_precision_config("bf16_mixed")
+    sections = {name: getattr(config, name.partition(".")[0], None) for name in names}
+    known = {name: {each.name for each in fields(section)} if section else set() for name, section in sections.items()}
+    return [name for name in names if name.partition(".")[2] not in known[name]]
 
 
 def number_format(model: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shlex
 from dataclasses import replace
 
@@ -13,9 +14,11 @@ from meshwright.answers.launch.files import launch_files
 from meshwright.errors import InvalidInput, InvalidSpec, NotModelled, UnknownName
 from meshwright.launch.export import export
 from meshwright.launch.facts import facts_of
+from meshwright.launch.table import launch_table, table_named
 from meshwright.launch.writers.comments import commented
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
+from meshwright.specs.catalog import names
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
@@ -99,12 +102,52 @@ def test_a_model_that_has_no_settings_is_refused_by_name() -> None:
     with pytest.raises(InvalidSpec, match="model: it has no setting for 4 norms a layer, and would run 2"):
         export(Plan(dp=8, zero=1), question(read_model("gemma-2-9b"), "1x8:h100"), "megatron-lm")
     bridge = question(read_model("gemma-3-27b"), "4x8:h100", "megatron-bridge")
-    with pytest.raises(InvalidSpec, match="would run 2\nThis is of the recipe that is written here; Megatron-Bridge"):
+    with pytest.raises(InvalidSpec, match="would run 2\nMegatron-Bridge has a provider of its own for it"):
         export(Plan(tp=4, sp=True, dp=8, zero=1), bridge, "megatron-bridge")
     with pytest.raises(InvalidSpec, match=r"is not in its registry, whose nearest model is llama-3\.1-8b"):
         export(Plan(dp=8, zero=3), question(read_model("mistral-7b"), "1x8:h100", "torchtitan"), "torchtitan")
     with pytest.raises(UnknownName, match="nonesuch"):
         launch_files(Plan(dp=8, zero=1), question(llama_8b(), "1x8:h100"), "nonesuch")
+
+
+@pytest.mark.parametrize(
+    ("model", "runtime", "said"),
+    [
+        (
+            "gemma-3-1b",
+            "megatron-core",
+            "Plan with --runtime accelerate .*Megatron-Bridge has a provider.*--runtime megat",
+        ),
+        (
+            "gemma-2-2b",
+            "megatron-bridge",
+            "^Megatron-Bridge has recipes of its own for it .*Plan with --runtime accelerate",
+        ),
+        (
+            "gemma-2-2b",
+            "nanotron",
+            r"Megatron-Bridge has recipes of its own for it .*: --runtime megatron-bridge finds plans",
+        ),
+        ("pythia-6.9b", "megatron-bridge", "^Megatron-Bridge has nothing of its own for the model either"),
+        ("pythia-6.9b", "megatron-core", r"^Plan with --runtime accelerate or deepspeed\.$"),
+    ],
+)
+def test_a_model_that_has_no_settings_is_led_to_what_builds_it(model: str, runtime: str, said: str) -> None:
+    inputs = question(read_model(model), "1x8:h100", runtime, sequence_length=1024, global_batch=64)
+    with pytest.raises(InvalidSpec) as refusal:
+        export(Plan(dp=8, zero=1, num_microbatches=8), inputs, table_named(runtime))
+    assert re.search(said, refusal.value.hint)
+
+
+def test_what_megatron_bridge_builds_by_itself_is_known_of_every_model_that_its_settings_refuse() -> None:
+    refused, known = set(), launch_table("megatron-bridge").own_models
+    for name in names("models"):
+        inputs = question(read_model(name), "1x8:h100", "megatron-bridge", sequence_length=1024, global_batch=64)
+        try:
+            export(Plan(dp=8, zero=1, num_microbatches=8), inputs, "megatron-bridge")
+        except InvalidSpec:
+            refused.add(inputs.model.family)
+    assert refused == {*known}
 
 
 def test_scripts_say_what_was_predicted_and_what_is_missing() -> None:

@@ -130,6 +130,12 @@ OF_BRIDGE = [
         "idle_window_ring",
         "leave out model.window_size",
     ),
+    (
+        "num_layers=80",
+        "num_layers=80, num_moe_experts=16, moe_router_topk=2, moe_layer_freq=[0] * 8 + [1] * 72",
+        "layer_kinds",
+        "model.transformer_layer_spec partial(get_gpt_decoder_block_spec, use_transformer_engine=True)",
+    ),
 ]
 """Of Megatron-Bridge: what of the recipe is replaced by what, the rule, and what is said."""
 MEGATRON = [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from launch_read_back import JOBS, agrees, drawn, read_back, sharded
+from launch_read_back import JOBS, agrees, answered, drawn, read_back, sharded
 from meshwright.answers.launch.files import launch_files
+from meshwright.launch.framework import Setting
+from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
@@ -85,6 +89,42 @@ def test_megatron_bridge_makes_of_a_recipe_what_was_planned(tmp_path: Path) -> N
     written += drawn("megatron-bridge", ("llama-3.1-70b", "qwen3-8b"), 4, jobs, ("1x8:b200", "4x8:b200"))
     answers = read_back("objects_bridge.py", written, tmp_path, (str(BRIDGE), str(MEGATRON)))
     agrees(written, sharded(written, answers))
+
+
+@pytest.mark.slow
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.skipif(
+    not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
+    reason="Megatron-Bridge is not installed: make test-clients",
+)
+def test_megatron_bridge_has_the_fields_that_people_are_told(tmp_path: Path) -> None:
+    table = launch_table("megatron-bridge")
+    pairs = {pair for each in table.settings for pair in _pairs(each)}
+    fields = {
+        target.partition(" = ")[0]
+        for key, value in pairs
+        for target in (table.recipe_targets(key, value) if key.startswith("--") else (key,))
+        if not target.isupper()
+    }
+    case = {"fields": sorted(fields)}
+    assert len(fields) > 60
+    assert answered("objects_bridge.py", [case], tmp_path, (str(BRIDGE), str(MEGATRON))) == [{"unknown": []}]
+
+
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.skipif(not (BRIDGE / "megatron").is_dir(), reason="Megatron-Bridge is not installed: make test-clients")
+def test_megatron_bridge_has_the_files_that_build_models_of_its_own() -> None:
+    said = " ".join(launch_table("megatron-bridge").own_models.values())
+    files = re.findall(r"[a-z]\w+(?:/\w+)+\.py", said)
+    assert files
+    assert [file for file in files if not (BRIDGE / "megatron" / "bridge" / file).is_file()] == []
+
+
+def _pairs(setting: Setting) -> Iterator[tuple[str, Any]]:
+    """What a setting names, with values where it says any."""
+    for values in (setting.set, *setting.choices.values()):
+        yield from ((key, value if isinstance(value, str) else None) for key, value in values.items())
+    yield from ((key, None) for key in (*setting.tells, *setting.unset, *setting.told))
 
 
 @pytest.mark.slow

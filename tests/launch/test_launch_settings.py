@@ -50,6 +50,7 @@ TWICE = with_experts(PREDICTED.replace(job=LLAMA.job.replace(mtp_layers=2)), 64)
 ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
 BRIDGE = question(llama_8b(), "8x8:b200", "megatron-bridge", precision="mxfp8")
 BRIDGE_NATIVE = BRIDGE.replace(runtime=BRIDGE.runtime.replace(cross_entropy="native"))
+BRIDGE_LATENT = question(read_model("deepseek-v2-lite"), "8x8:b200", "megatron-bridge")
 QUANTISED_EXPERTS = with_experts(BRIDGE, 64)
 FUSED_EXPERTS = QUANTISED_EXPERTS.replace(runtime=with_behaviours(BRIDGE.runtime, ["fused_experts=on"]))
 NARROW_STATES = LLAMA.replace(runtime=LLAMA.runtime.replace(moment_bytes=2))
@@ -124,7 +125,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ),
     ("sharded_gradients", (LLAMA, {"dp": 8, "zero": 2}), (LLAMA, {"dp": 8, "zero": 3}), "strategy optim_grads: zero 2"),
     ("distributed_optimizer", (LLAMA, {"dp": 8, "zero": 1}), (LLAMA, {"zero": 1}), "--overlap-grad-reduce"),
-    ("parameter_gather_overlap", (LLAMA, {"dp": 8}), (LLAMA, {}), "no --overlap-param-gather: zero 0"),
+    ("parameter_gather_overlap", (LLAMA, {"dp": 8}), (LLAMA, {}), "no --overlap-param-gather: with zero 0 there"),
     ("interleaving_overlap", (LLAMA, {"pp": 2, "vpp": 4}), (LLAMA, {"pp": 4, "vpp": 4}), "no --no-overlap-p2p"),
     ("tensor_overlap", (LLAMA, {"tp": 2}), (LLAMA, {"tp": 2, "sp": True}), "no --tp-comm-overlap"),
     (
@@ -140,7 +141,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "fused_experts",
         (FUSED_EXPERTS, {"ep": 8}),
         (QUANTISED_EXPERTS, {"ep": 8}),
-        "--moe-mlp-glu-interleave-size 32 and NVTE_CUTEDSL_FUSED_GROUPED_MLP=1: one fused kernel",
+        "model.moe_mlp_glu_interleave_size 32 and NVTE_CUTEDSL_FUSED_GROUPED_MLP=1: one fused kernel",
     ),
     (
         "expert_overlap",
@@ -152,15 +153,15 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "expert_overlap_of_pipelines",
         (EXPERTS, {"ep": 8, "pp": 4}),
         (EXPERTS, {"ep": 8, "pp": 4, "vpp": 2}),
-        "need vpp 2",
+        "it needs vpp 2",
     ),
     (
         "expert_overlap_beside_recomputation",
         (EXPERTS, {"ep": 8, "recompute": "full"}),
         (EXPERTS, {"ep": 8}),
-        "for ep 8",
+        "refuses it where experts are recomputed",
     ),
-    ("expert_overlap_of_prediction", (TWICE, {"ep": 8}), (EXPERTS, {"ep": 8}), "with 1 mtp layer, not 2"),
+    ("expert_overlap_of_prediction", (TWICE, {"ep": 8}), (EXPERTS, {"ep": 8}), "and this plan trains 2"),
     ("mtp_layers", (PREDICTED, {"pp": 2}), (LLAMA, {}), "--mtp-num-layers 1: on the stage of the head"),
     ("no_mtp_layers", (UNTRAINED, {}), (PREDICTED, {}), "no --mtp-num-layers: the 1 of"),
     ("head_size", (NARROW, {}), (LLAMA, {}), "--kv-channels 64: left out, it becomes hidden size 2880 / 64 heads"),
@@ -242,31 +243,31 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "activation_offloading",
         (LLAMA, {"pp": 2}),
         (LLAMA, {}),
-        "no --cpu-offloading: it needs pp 1; this plan has pp 2",
+        "no --cpu-offloading: it works only without pipeline parallelism, and this plan has pp 2",
     ),
     (
         "activation_offloading_of_recomputed",
         (LLAMA, {"recompute": "full"}),
         (LLAMA, {"recompute": "full", "pp": 2}),
-        "no --cpu-offloading: it needs no recomputation; that of this plan is full",
+        "no --cpu-offloading: Megatron-core refuses it together with recomputation, and this",
     ),
     (
         "saved_activations_of_sequences",
         (LLAMA, {"tp": 2, "sp": True, "recompute": "full"}),
         (LLAMA, {"tp": 2, "recompute": "full"}),
-        "no --distribute-saved-activations: sp with tp 2",
+        "no --distribute-saved-activations: sequence parallelism has already split them over the 2",
     ),
     (
         "saved_activations",
         (LLAMA, {"recompute": "full"}),
         (LLAMA, {"tp": 2, "recompute": "full"}),
-        "no other ranks with tp 1",
+        "with tp 1 there are no other ranks to distribute them to",
     ),
     ("latent_attention", (LATENT, {}), (LLAMA, {}), "--multi-latent-attention and no --group-query-attention"),
     ("deterministic", (DETERMINISTIC, {}), (LLAMA, {}), "--deterministic-mode: kernels add up in a fixed order"),
     ("fused_cross_entropy", (BRIDGE, {}), (BRIDGE_NATIVE, {}), "model.cross_entropy_fusion_impl te"),
     ("native_cross_entropy", (NATIVE, {}), (LLAMA, {}), "--cross-entropy-fusion-impl native"),
-    ("quantised_weights", (BRIDGE, {}), (EIGHT_BITS, {}), "--fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag: "),
+    ("quantised_weights", (BRIDGE, {}), (EIGHT_BITS, {}), "mixed_precision.reuse_grad_buf_for_mxfp8_param_ag True: "),
     (
         "narrow_optimizer_states",
         (NARROW_STATES, {}),
@@ -274,6 +275,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "--exp-avg-sq-dtype bf16: optimizer states are priced with 8 bytes",
     ),
     ("quantised_end_layers", (DELAYED, {}), (LLAMA, {}), "no --first-last-layers-bf16: fp8-delayed quantises all 32"),
+    ("layer_kinds", (BRIDGE_LATENT, {}), (BRIDGE, {}), "model.transformer_layer_spec get_gpt_decoder_block_spec: with"),
     ("pipeline_precision", (BRIDGE, {"pp": 2}), (BRIDGE, {}), "model.pipeline_dtype bf16: pp 2 has no default"),
     (
         "plain_engine",
@@ -423,12 +425,20 @@ def test_what_is_told_is_what_is_written(asked: Asked) -> None:
     name = table_of(inputs.runtime.id)
     assert name
     otherwise = {key for each in launch_table(name).settings for key in each.told}
-    written = settings_of(fields_of(plan, inputs), facts_of(plan, inputs), launch_table(name))
+    table = launch_table(name)
+    written = table.as_recipe(settings_of(fields_of(plan, inputs), facts_of(plan, inputs), table))
     for setting in launch_settings(plan, inputs):
         for key in setting.set.keys() - otherwise:
-            words = written[key] if isinstance(written[key], list) else [written[key]]
+            words = written[key] if isinstance(written[key], list) and not table.recipe else [written[key]]
             assert str(setting.set[key]) == " ".join(map(str, words)), setting
-        assert not written.keys() & {*setting.unset}, setting
+        assert not {key for key in setting.unset if written.get(key)}, setting
+
+
+@pytest.mark.parametrize("asked", [asked for _, *both, _ in TOLD_AND_NOT for asked in both])
+def test_nobody_who_writes_recipes_is_told_flags(asked: Asked) -> None:
+    inputs = asked[0].replace(runtime=read_runtime("megatron-bridge"))
+    if asked[0].runtime.launch == "megatron-lm":
+        assert not [line for line in map(str, launch_settings(Plan(**asked[1]), inputs)) if "--" in line]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -475,7 +485,7 @@ def test_weights_have_as_many_shards_as_tensor_parallel_ranks() -> None:
     """Megatron refuses fewer, so that people are not told of 1 for every plan."""
     setting = told((LLAMA, {"tp": 8}))["weight_shards"]
     assert not setting.set
-    assert str(setting).startswith("no --tensor-parallel-num-weight-shards: left out, it is tp 8; more multiply")
+    assert str(setting).startswith("no --tensor-parallel-num-weight-shards: left out, it equals tp 8; a larger")
 
 
 def test_the_length_is_told_by_the_field_that_bridge_compares() -> None:

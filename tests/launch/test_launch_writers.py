@@ -19,12 +19,13 @@ import yaml
 from meshwright.answers.launch.files import framework_of, launch_files
 from meshwright.errors import IllegalPlan, InvalidSpec
 from meshwright.launch.export import export, nearest_spelled
-from meshwright.launch.table import launch_table
+from meshwright.launch.table import launch_table, table_named
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.catalog import names
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind, Mlp, Model
 from meshwright.specs.reading.model import read_model
 from strategies import legal_plans, question
 
@@ -162,11 +163,10 @@ def test_a_recipe_asks_for_nothing_that_it_says() -> None:
     assert not {"ROPE_TYPE", "ROTARY_SCALING_FACTOR"} & {*re.findall(r"\$\{(\w+):?\?", script)}
 
 
-def _recipe_of(model: str, plan: Plan, *behaviours: str) -> dict[str, str]:
+def _recipe_of(model: str | Model, plan: Plan, *behaviours: str) -> dict[str, str]:
     """What a recipe of Megatron-Bridge passes to the model's provider and assigns, as Python."""
-    inputs = question(
-        read_model(model), "1x8:h100", "megatron-bridge", sequence_length=1024, global_batch=64, precision="bf16"
-    )
+    known = read_model(model) if isinstance(model, str) else model
+    inputs = question(known, "1x8:h100", "megatron-bridge", sequence_length=1024, global_batch=64, precision="bf16")
     inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, behaviours))
     module = ast.parse(launch_files(plan, inputs, "megatron-bridge").files["meshwright_plan.py"])
     passed = {str(each.arg): ast.unparse(each.value) for each in ast.walk(module) if isinstance(each, ast.keyword)}
@@ -185,6 +185,42 @@ def test_a_recipe_sets_what_providers_of_megatron_bridge_leave_out() -> None:
     assert {recipe[name] for name in on} == {recipe["persist_layer_norm"], recipe["bias_activation_fusion"], "True"}
     assert recipe["attention_softmax_in_fp32"] == "False"
     assert recipe["moe_layer_freq"] == "[0] * 1 + [1] * 26"
+
+
+def test_a_recipe_names_layers_that_are_not_all_alike_or_latent() -> None:
+    """A provider's own layers have plain attention, and experts everywhere or nowhere (Megatron-Bridge@067f987df03b
+    models/gpt_provider.py, transformer_engine_layer_spec): its bridges name them as deepseek_v3_bridge.py L57 does.
+    """
+    by_layer = "partial(get_gpt_decoder_block_spec, use_transformer_engine=True)"
+    plan, alike = Plan(dp=8, zero=1, num_microbatches=8), read_model("qwen3-30b-a3b")
+    dense = LayerKind(name="dense", attention=alike.layer_kinds[0].attention, feed_forward=Mlp(ffn_size=6144))
+    pattern = (1, 1, *(0,) * (alike.num_layers - 2))
+    dense_first = alike.replace(layer_kinds=(*alike.layer_kinds, dense), layer_pattern=pattern)
+    models = {"latent": read_model("deepseek-v2-lite"), "dense first": dense_first, "alike": alike, "dense": LLAMA}
+    said = {name: _recipe_of(model, plan).get("transformer_layer_spec") for name, model in models.items()}
+    assert said == {"latent": by_layer, "dense first": by_layer, "alike": None, "dense": None}
+
+
+@pytest.mark.parametrize(
+    ("model", "ep", "runtime", "fp32"),
+    [
+        ("llama-3.1-8b", 1, "megatron-bridge", False),
+        ("mixtral-8x7b", 8, "megatron-core", False),
+        ("mixtral-8x7b", 1, "megatron-bridge", False),
+        ("mixtral-8x7b", 8, "megatron-bridge", True),
+        ("qwen3-30b-a3b", 1, "megatron-core", True),
+        ("qwen3-30b-a3b", 8, "megatron-bridge", True),
+    ],
+)
+def test_routers_of_many_experts_and_of_fused_dispatchers_score_in_fp32(
+    model: str, ep: int, runtime: str, fp32: bool
+) -> None:
+    """Megatron-core warns of the rest (transformer_config.py L3119, token_dispatcher.py L1135 and L1312)."""
+    name, flag = table_named(runtime), {"megatron-core": "--moe-router-dtype fp32"}
+    said = flag.get(runtime, "moe_router_dtype='fp32'")
+    inputs = question(read_model(model), "1x8:h100", runtime, global_batch=64, precision="bf16")
+    files = launch_files(Plan(dp=8, ep=ep, zero=1, num_microbatches=8), inputs, name).files
+    assert any(said in text for text in files.values()) is fp32
 
 
 @pytest.mark.parametrize(("model", "fused"), [("gpt-oss-20b", "True"), ("gpt2", "False")])

@@ -97,7 +97,7 @@ def test_what_a_refusal_names_leads_to_launch_files(question_asked: str, first: 
     words = question_asked.split()
     refused = asked("plan", *words, "--launch", str(tmp_path / "refused"))
     assert (refused.code, (tmp_path / "refused").exists()) == (2, False)
-    way = refused.err.strip().rpartition("\nPlan with ")[2]
+    way = refused.err.strip().rpartition("\nPlan with ")[2].partition(". ")[0]
     assert way.startswith(first)
     if "--runtime" in way.split() and "--runtime" in words:
         del words[words.index("--runtime") : words.index("--runtime") + 2]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from meshwright.errors import InvalidInput, InvalidSpec, UnknownName
+from meshwright.errors import InvalidInput, InvalidSpec, UnknownName, any_of
 from meshwright.layout.legality import RULES, rules_of
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
@@ -54,8 +56,8 @@ def test_a_file_that_is_like_another_framework_is_refused(monkeypatch: pytest.Mo
 
 def test_a_root_of_a_family_is_no_runtime() -> None:
     assert not set(catalog.names("families")) & set(catalog.names("runtimes"))
-    with pytest.raises(UnknownName, match="unknown runtime 'pytorch-fsdp2'; nearest: pytorch-fsdp1"):
-        read_runtime("pytorch-fsdp2")
+    with pytest.raises(UnknownName, match="unknown runtime 'pytorch'; "):
+        read_runtime("pytorch")
 
 
 def test_a_field_of_a_section_is_named_once() -> None:
@@ -178,3 +180,19 @@ def test_a_library_that_starts_other_frameworks_is_refused_with_their_names(libr
             InvalidInput, match=f"'{name}' hands training to another.*{runtimes[0]}.* or {runtimes[-1]}$"
         ):
             read_runtime(name)
+
+
+@pytest.mark.parametrize("entry", catalog.table("stand_ins")["stand_ins"], ids=lambda each: each["names"][0])
+def test_what_is_no_runtime_is_refused_with_those_that_stand_for_it(entry: dict[str, Any]) -> None:
+    assert [read_runtime(each).id for each in entry["runtimes"]] == entry["runtimes"]
+    for name in entry["names"]:
+        with pytest.raises(InvalidInput) as refusal:
+            read_runtime(name)
+        assert str(refusal.value) == f"{name!r} {entry['what']}: {any_of(entry['runtimes'])}"
+
+
+@pytest.mark.parametrize("name", ["pytorch-fsdp2", "fully_shard", "FSDP_2", "automodel", "nemo_automodel"])
+def test_names_of_pytorchs_sharding_and_of_automodel_lead_to_runtimes_that_shard_so(name: str) -> None:
+    """As stand_ins of validation/rows/frameworks.toml have AutoModel."""
+    with pytest.raises(InvalidInput, match=r"name (that one|one of them) as the runtime: .*torchtitan"):
+        read_runtime(name)

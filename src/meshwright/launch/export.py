@@ -163,10 +163,39 @@ def _spelled_or_refused(
 
 
 def _elsewhere(inputs: Inputs, name: str) -> str:
-    """What else there is for a model that a framework's files refuse: its own recipes, and other frameworks."""
+    """What else there is for a model that a framework's files refuse: other frameworks, and recipes of their own."""
+    others = [each for each in launch_tables() if each != name and launch_table(each).own_models]
+    own = [_own(inputs, each) for each in others if _may_fit(each, inputs)]
+    parts = (_own(inputs, name, written_for=True), _others(inputs, name), *own)
+    return " ".join(each for each in parts if each)
+
+
+@lru_cache(maxsize=256)
+def _may_fit(name: str, inputs: Inputs) -> bool:
+    """Whether a framework's runtime has a plan of the question that fits, or may have one."""
     table = launch_table(name)
-    own = f"This is of the recipe that is written here; {table.framework} may have one of its own for the model."
-    return " ".join(each for each in (own if table.writer == "recipe" else "", _others(inputs, name)) if each)
+    try:
+        return any_fits(spelled_alone(inputs.replace(runtime=read_runtime(table.runtimes[0])), table)) is not False
+    except MeshwrightError:
+        return False
+
+
+def _own(inputs: Inputs, name: str, *, written_for: bool = False) -> str:
+    """What a framework that has recipes builds a model with by itself, as far as that is known; empty where nothing.
+
+    written_for: it is the one that the plan was to be launched with.
+    """
+    table = launch_table(name)
+    own, by_hand = table.own_models.get(inputs.model.family), "degrees are set there by hand."
+    if own and written_for:
+        return f"{table.framework} has {own}. Nothing of it is written here: the plan's {by_hand}"
+    if own:
+        return f"{table.framework} has {own}: --runtime {table.runtimes[0]} finds plans for it, whose {by_hand}"
+    if not written_for or table.writer != "recipe":
+        return ""
+    if own is None:
+        return f"This is of the recipe that is written here; {table.framework} may have one of its own for the model."
+    return f"{table.framework} has nothing of its own for the model either."
 
 
 def _others(inputs: Inputs, name: str) -> str:

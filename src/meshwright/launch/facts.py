@@ -22,6 +22,8 @@ from meshwright.specs.recompute_modules import RecomputeModules
 
 AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
+MANY_EXPERTS = 32
+"""From which on Megatron-core warns of a router in half precision (transformer_config.py L3119-3127)."""
 CATALOGUED = (
     *("max_position_embeddings", "rope", "scoring_func", "norm_topk_prob", "topk_method", "routed_scaling_factor"),
     *("router_aux_loss_coef", "aux_loss_alpha", "seq_aux"),
@@ -143,7 +145,10 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
     windows = [kind.attention.window_over(sequence) is not None for kind in model.layer_kinds]
     multiple, rows = inputs.runtime.storage.vocabulary_multiple, vocabulary_rows(plan, inputs)
     own_size = attention.heads * attention.head_dim != model.hidden_size and not attention.latent
+    latent = any(kind.attention.latent for kind in model.layer_kinds)
+    mixed = len({kind.is_moe for kind in model.layer_kinds}) > 1
     return {
+        "builds_kinds_of_layers": latent or mixed,
         "context_heads": split.heads,
         "context_ring": split.ring,
         "expert_groups": any(each.groups > 1 for each in model.mixtures),
@@ -152,7 +157,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
         "heads": attention.heads,
         "hidden_size": model.hidden_size,
         "idle_windows": model.over(sequence) != model,
-        "latent_attention": any(kind.attention.latent for kind in model.layer_kinds),
+        "latent_attention": latent,
         "learned_positions": model.learned_positions,
         "model": model.name,
         "own_head_size": own_size,
@@ -222,11 +227,18 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "quantises": recipe.quantises,
         "quantises_split_bias": recipe.quantises and plan.tp > 1 and _has_output_bias(inputs),
         "unfused_accumulation": runtime.kernels.gradient_accumulation == "unfused",
+        "routes_in_fp32": _routes_in_fp32(plan, inputs),
         "scales_from_earlier_steps": recipe.scales_from_earlier_steps,
         "sequence_length": job.sequence_length,
         "stores_quantised": inputs.stores_quantised,
         "tokens_per_rank": plan.micro_batch * job.sequence_length // plan.cp,
     }
+
+
+def _routes_in_fp32(plan: Plan, inputs: Inputs) -> bool:
+    """Whether Megatron-core asks for scores of experts in fp32: of many, or because its dispatcher sends no others."""
+    many = any(each.count >= MANY_EXPERTS for each in inputs.model.mixtures)
+    return many or (inputs.model.is_moe and dispatcher_of(plan, inputs) == "fused")
 
 
 def _graphed(inputs: Inputs) -> str:

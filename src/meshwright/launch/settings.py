@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from meshwright.launch.architecture import attention_fields
@@ -13,6 +15,8 @@ from meshwright.launch.spelling import Settings, spelled_fields, with_settings
 from meshwright.launch.table import LaunchTable, launch_table
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
+
+_FLAG = re.compile(r"--[a-z0-9][a-z0-9-]*")
 
 
 class LaunchSetting(NamedTuple):
@@ -41,6 +45,12 @@ def spelled_setting(key: str, value: str | bool) -> str:
     return f"{key}={text}" if key.isupper() else f"{key} {text}"
 
 
+def spelled_settings(settings: Mapping[str, str | bool]) -> str:
+    """Several of them in one line: flags and variables as a command has them, paths with commas between."""
+    apart = " " if all(key.startswith("--") or key.isupper() for key in settings) else ", "
+    return apart.join(spelled_setting(key, value) for key, value in settings.items())
+
+
 def launch_settings(plan: Plan, inputs: Inputs) -> list[LaunchSetting]:
     """What a launch of the plan must set, in the order of the file that the runtime names; none without one."""
     launch = inputs.runtime.launch
@@ -52,8 +62,7 @@ def launch_settings(plan: Plan, inputs: Inputs) -> list[LaunchSetting]:
     written = with_settings(spelled, file.settings, fields, facts)
     asked = (each for each in file.settings if each.name and each.asks(facts))
     told = (each for each in asked if not each.tells or written.keys() & {*each.tells})
-    in_python = table is not None and table.file == "python"
-    return [_filled(each, facts, written, in_python=in_python) for each in told]
+    return [_filled(each, facts, written, table) for each in told]
 
 
 def can_say(launch: str, field: str, value: Value) -> bool:
@@ -63,21 +72,43 @@ def can_say(launch: str, field: str, value: Value) -> bool:
     return any(case.fields.get(field) == value and told & case.settings.keys() for case in cases)
 
 
+def as_told(launch: str, settings: Settings) -> dict[str, str | bool]:
+    """Settings as the files of a launch say them: the fields of a recipe, where the framework has recipes."""
+    return _as_told(settings, _table_of(launch))
+
+
 def _table_of(launch: str) -> LaunchTable | None:
     """The table that spells the fields of a launch; None where there is none."""
     name = launch_file(launch).fields or launch
     return launch_table(name) if name in framework_files("fields") else None
 
 
-def _filled(setting: Setting, facts: Facts, written: Settings, *, in_python: bool) -> LaunchSetting:
+def _filled(setting: Setting, facts: Facts, written: Settings, table: LaunchTable | None) -> LaunchSetting:
     keys = (*setting.tells, *(() if setting.told else setting.values(facts)))
-    values = {key: _told(written[key], in_python) for key in keys if key in written}
-    values |= {key: value.format_map(facts) for key, value in setting.told.items()}
-    return LaunchSetting(setting.name, values, setting.unset, why=setting.why.format_map(facts), source=setting.source)
+    told = _as_told({key: written[key] for key in keys if key in written}, table)
+    told |= {key: value.format_map(facts) for key, value in setting.told.items()}
+    unset, why = setting.unset, setting.why.format_map(facts)
+    if table and table.recipe:
+        unset = tuple(field for key in unset for field in _unset_in(table, key))
+        why = _FLAG.sub(lambda flag: table.key_in_file(flag[0]), why)
+    return LaunchSetting(setting.name, told, unset, why=why, source=setting.source)
+
+
+def _as_told(settings: Settings, table: LaunchTable | None) -> dict[str, str | bool]:
+    """Values as text, but for a flag without one; of a recipe as Python has them."""
+    if table and table.recipe:
+        fields = table.as_recipe(settings).items()
+        return {name: value if isinstance(value, str) else repr(value) for name, value in fields}
+    in_python = table is not None and table.file == "python"
+    return {key: _told(value, in_python) for key, value in settings.items()}
+
+
+def _unset_in(table: LaunchTable, key: str) -> tuple[str, ...]:
+    """What a recipe leaves out: the field that says a flag, where it has one, or a variable."""
+    return table.recipe_targets(key, None)[:1] if key.startswith("--") else (key,)
 
 
 def _told(value: Value, in_python: bool) -> str | bool:
-    """A value as it is told: as text, but for a flag without one."""
     if value is True and not in_python:
         return True
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -150,6 +150,9 @@ class LaunchTable(Spec):
     """Rotary positions of its models, in its own words, by the first word of their names or by the name of one."""
     registered_otherwise: dict[str, str] = {}
     """Models of the catalogue that its registry has otherwise: what differs."""
+    own_models: dict[str, str] = {}
+    """What a framework with recipes builds models with that its settings here do not say, by their `model_type`s; empty
+    where it has nothing for one."""
     spread_experts: tuple[str, ...] = ()
     """Of a framework that puts experts of some models alone on ranks of their own: their `model_type`s."""
     split_weights: tuple[str, ...] = ()

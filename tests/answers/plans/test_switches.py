@@ -81,6 +81,7 @@ def test_fused_experts_are_named_with_all_that_a_launch_sets_and_needs() -> None
     )
     answer = asked("plan", *question, "--precision", "mxfp8", "--runtime", "megatron-bridge")
     said = " ".join(answer.out.split())
-    flags = "--use-transformer-engine-op-fuser --moe-mlp-glu-interleave-size 32 NVTE_CUTEDSL_FUSED_GROUPED_MLP=1"
-    assert f"Worth trying: --with fused_experts=on ({flags}); it makes this plan" in said
+    fields = "model.use_transformer_engine_op_fuser True, model.moe_mlp_glu_interleave_size 32"
+    told = f"{fields}, NVTE_CUTEDSL_FUSED_GROUPED_MLP=1"
+    assert f"Worth trying: --with fused_experts=on ({told}); it makes this plan" in said
     assert "It needs Transformer Engine 2.14 or later installed on every node." in said

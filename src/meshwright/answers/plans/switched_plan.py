@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from meshwright.answers.pace import pace
-from meshwright.answers.plans.switches import FUSED_EXPERTS_LIBRARY, WORTH, library_of, newly_set, overlap_flag
+from meshwright.answers.plans.switches import FUSED_EXPERTS_LIBRARY, WORTH, library_of, newly_set, overlap_setting
 from meshwright.answers.records import fields_of, priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import IllegalPlan, InvalidSpec, Stopped
 from meshwright.launch.framework import launch_file
-from meshwright.launch.settings import can_say
+from meshwright.launch.settings import can_say, spelled_settings
 from meshwright.layout.plan import Plan
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.many_searches.constraint_costs import DISPATCHER, constrained
@@ -169,6 +169,5 @@ def _flags(plan: Plan, after: Inputs, before: Inputs) -> str:
     """What the launch of a plan sets anew: of its settings, and for each overlap that changes."""
     shares = before.runtime.overlap, after.runtime.overlap
     changed = [name for name in type(shares[0]).model_fields if getattr(shares[0], name) != getattr(shares[1], name)]
-    flags = newly_set(plan, after, before)
-    more = [flag for flag in (overlap_flag(name, plan, after) for name in changed) if flag not in flags.split()]
-    return " ".join(filter(None, [flags, *more]))
+    overlaps = [overlap_setting(name, plan, after) for name in changed]
+    return spelled_settings(newly_set(plan, after, before) | dict(pair for each in overlaps for pair in each.items()))

@@ -11,7 +11,7 @@ from meshwright.answers.records import fields_of, priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.facts import facts_of
 from meshwright.launch.framework import launch_file
-from meshwright.launch.settings import launch_settings, spelled_setting
+from meshwright.launch.settings import as_told, launch_settings, spelled_settings
 from meshwright.layout.plan import Plan
 from meshwright.search.changes.knobs import question_changes
 from meshwright.search.changes.question_knobs import switches
@@ -126,26 +126,30 @@ def _flag(knob: str, plan: Plan, after: Inputs, before: Inputs) -> str | None:
     launch = before.runtime.launch
     if not launch:
         return None if knob.startswith("overlap.") else ""
-    if not knob.startswith("overlap."):
-        return newly_set(plan, after, before) or None
-    return overlap_flag(knob.removeprefix("overlap."), plan, after) or None
+    set_for_it = (
+        overlap_setting(knob.removeprefix("overlap."), plan, after)
+        if knob.startswith("overlap.")
+        else newly_set(plan, after, before)
+    )
+    return spelled_settings(set_for_it) or None
 
 
 def _settable(knob: str, plan: Plan, after: Inputs, before: Inputs) -> bool:
     return _flag(knob, plan, after, before) is not None
 
 
-def overlap_flag(name: str, plan: Plan, inputs: Inputs) -> str:
+def overlap_setting(name: str, plan: Plan, inputs: Inputs) -> dict[str, str | bool]:
     """With which the launch of a plan switches on an overlap; empty where it cannot."""
-    flag = launch_file(inputs.runtime.launch).overlaps.get(name, "")
-    return "" if any(flag in each.unset for each in launch_settings(plan, inputs)) else flag
+    launch = inputs.runtime.launch
+    flag = launch_file(launch).overlaps.get(name, "")
+    told = as_told(launch, {flag: True} if flag else {})
+    return {} if any(told.keys() & {*each.unset} for each in launch_settings(plan, inputs)) else told
 
 
-def newly_set(plan: Plan, after: Inputs, before: Inputs) -> str:
-    """What the launch of a plan sets for a switch alone, as `--flag value VARIABLE=value`."""
+def newly_set(plan: Plan, after: Inputs, before: Inputs) -> dict[str, str | bool]:
+    """What the launch of a plan sets for a switch alone."""
     old, new = (_all_set(plan, inputs) for inputs in (before, after))
-    changed = {key: value for key, value in new.items() if old.get(key) != value}
-    return " ".join(spelled_setting(key, value) for key, value in changed.items())
+    return {key: value for key, value in new.items() if old.get(key) != value}
 
 
 def _all_set(plan: Plan, inputs: Inputs) -> dict[str, str | bool]:

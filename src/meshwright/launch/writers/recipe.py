@@ -15,7 +15,7 @@ from meshwright.launch.spelling import Settings
 from meshwright.launch.writers.comments import commented, used_imports
 from meshwright.launch.writers.start import batch_file, start_script, torchrun
 
-STANDARD = "import json\nimport os\nimport sys"
+STANDARD = "import json\nimport os\nimport sys\nfrom functools import partial"
 IMPORTS = """\
 import torch
 from megatron.bridge.models.gpt_provider import GPTModelProvider
@@ -27,6 +27,7 @@ from megatron.bridge.training.mixed_precision import get_mixed_precision_config
 from megatron.bridge.training.pretrain import pretrain
 from megatron.core.activations import squared_relu
 from megatron.core.fusions.fused_bias_geglu import quick_gelu
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 from megatron.core.transformer.utils import openai_gelu
 """
 HEAD = """\
@@ -148,6 +149,8 @@ def _fuses_activation(settings: Settings) -> bool:
 def _assigned(launch: Launch) -> Iterator[tuple[str, str]]:
     """Fields of the recipe with the Python of their values."""
     for key, value in launch.settings.items():
+        if key.startswith("model."):
+            yield key, str(value)
         if not key.startswith("--") or value is False:
             continue
         prefixed = key in YARN and "--multi-latent-attention" not in launch.settings

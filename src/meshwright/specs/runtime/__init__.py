@@ -226,7 +226,7 @@ def runtime_entry(name: str) -> dict[str, Any]:
 
     name: an id or an alias, with `@` and a release where one is asked for. Tables merge key by key, at every depth;
     `checks`, lists and single values are replaced. Raises `UnknownName`, `InvalidInput` for a library that starts
-    other frameworks, and `InvalidSpec` where the file is like a runtime of another family.
+    other frameworks or is part of them, and `InvalidSpec` where the file is like a runtime of another family.
     """
     framework, at, release = name.partition("@")
     id_ = _resolved(framework)
@@ -244,12 +244,12 @@ def _resolved(framework: str) -> str:
         return catalog.resolve("runtimes", framework)
     except UnknownName:
         name = catalog.key_of(framework)
-        started = [each["runtimes"] for each in catalog.table("frontends")["libraries"] if name in each["names"]]
-        if not started:
+        started = [each for each in catalog.table("frontends")["libraries"] if name in each["names"]]
+        named = [*started, *(each for each in catalog.table("stand_ins")["stand_ins"] if name in each["names"])]
+        if not named:
             raise
-    raise InvalidInput(
-        f"{quoted(framework)} hands training to another framework; name that one as the runtime: {any_of(started[0])}"
-    )
+    what = named[0].get("what", "hands training to another framework; name that one as the runtime")
+    raise InvalidInput(f"{quoted(framework)} {what}: {any_of(named[0]['runtimes'])}")
 
 
 def releases(name: str) -> dict[str, dict[str, Any]]:

@@ -23,6 +23,12 @@ from meshwright.answers.words import SIGNATURE, accelerators, in_words, percent,
 from meshwright.cost.estimate import Estimate
 from meshwright.units import format_count, format_gib, format_seconds
 
+IN_WORDS = {
+    "kernels_s": "matrix products and attention below peak",
+    "uneven_s": "work of the slowest pipeline stage beyond the mean",
+}
+"""Parts of the step as a sentence has them, of those that tables name shortly."""
+
 
 def decision(memo: Memo) -> Iterator[Block]:
     """One page: what is recommended, its figures, its risk, the first change to try, and what is asked for."""
@@ -109,15 +115,15 @@ def _limit(memo: Memo) -> tuple[str, str, str]:
     found = memo.bottleneck
     largest, local = found.largest, found.local
     seconds = format_seconds(largest.share_after * memo.best.step_time_s)
-    text = f"{largest.name}: {seconds} of the step"
+    text = f"{IN_WORDS.get(largest.part, largest.name)}: {seconds} of the step"
     if largest is local:
-        text += f", as on one accelerator; no other part takes {GROWS:.0%}"
+        text += f", which one accelerator would need too; nothing else takes {GROWS:.0%} of it"
     elif local.share_after > largest.share_after:
-        text += f"; {local.name}: {percent(local.share_after)}"
+        text += f"; larger, but no different on one accelerator: {local.name} ({percent(local.share_after)})"
     if found.grows and found.reference:
-        on, most = accelerators(found.reference.gpus), found.chosen
-        grown = f"{most.name}, from {percent(most.share_before)} to {percent(most.share_after)}"
-        text += f"; it grows most from {on}" if most is largest else f"; the part that grows most from {on} is {grown}"
+        most, grown = found.chosen, f"from {found.reference.gpus} to {accelerators(memo.inputs.cluster.num_gpus)}"
+        shares = f" ({percent(most.share_before)} of the step before, {percent(most.share_after)} after)"
+        text += f"; {'this' if most is largest else most.name} grows most {grown}{'' if most is largest else shares}"
     return "limited by", percent(largest.share_after), text
 
 
