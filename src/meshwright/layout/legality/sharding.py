@@ -105,8 +105,8 @@ def offloaded_weights(plan: Layout, runtime: Runtime) -> Ruling:
 def adapters_without_other_axes(plan: Layout, job: Job) -> Ruling:
     """Adapters need tp 1, pp 1 and ep 1."""
     yield (plan.tp == 1) & (plan.pp == 1) & (plan.ep == 1) | (not job.lora_rank)
-    beside = f"tp {plan.tp}, pp {plan.pp} and ep {plan.ep}"
-    yield f"adapters are not priced with {beside}; nearest tp: 1; nearest pp: 1; nearest ep: 1"
+    split = next(name for name in ("tp", "pp", "ep") if getattr(plan, name) > 1)
+    yield f"adapters are not priced with {split} {getattr(plan, split)}; nearest {split}: 1"
 
 
 @restriction
