@@ -110,13 +110,24 @@ def count_in_powers_of_two(text: str) -> int | None:
 def format_count(value: float) -> str:
     """A count for people.
 
-    >>> format_count(70553706496)
-    '70.55B'
+    >>> format_count(70553706496), format_count(38.7512), format_count(128)
+    ('70.55B', '38.8', '128')
     """
     for limit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.4g}{suffix}"
-    return f"{value:g}"
+    return f"{round(value, 1):g}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def format_days(*days: float) -> str:
+    """A time in days for people, or the range of two: in hours below two days.
+
+    >>> format_days(26.25), format_days(0.2), format_days(21.8, 32.4), format_days(0.16, 0.24)
+    ('26.2 days', '4.8 hours', '22 to 32 days', '3.8 to 5.8 hours')
+    """
+    factor, unit = (24.0, "hours") if max(days) < 2 else (1.0, "days")
+    digits = 0 if len(days) > 1 and min(days) * factor >= 10 else 1
+    return f"{' to '.join(f'{each * factor:,.{digits}f}' for each in days)} {unit}"
 
 
 def format_gib(value: float) -> str:

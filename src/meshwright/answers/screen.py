@@ -15,7 +15,7 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.hosts import unknown_host
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import active_parameter_count, parameter_count
-from meshwright.units import GIB, GIGA, format_bandwidth, format_count, format_gib, format_seconds
+from meshwright.units import GIB, GIGA, format_bandwidth, format_count, format_days, format_gib, format_seconds
 
 TONES: dict[Verdict, Tone] = {Verdict.SAFE: "good", Verdict.AT_RISK: "warning", Verdict.OUT_OF_MEMORY: "bad"}
 DAYS_OF_A_YEAR = 365.25
@@ -126,7 +126,7 @@ def _speed(estimate: Estimate, inputs: Inputs) -> str:
     if not inputs.job.tokens:
         return text
     days = inputs.job.tokens / inputs.job.tokens_per_step * estimate.step_time_s / 86400
-    time = f"{days:,.1f} days" if days < DAYS_OF_A_YEAR else f"{days / DAYS_OF_A_YEAR:,.1f} years"
+    time = format_days(days) if days < DAYS_OF_A_YEAR else f"{days / DAYS_OF_A_YEAR:,.1f} years"
     return f"{text}; {format_count(inputs.job.tokens)} tokens in {time}"
 
 

@@ -43,7 +43,7 @@ from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import read_inputs
-from meshwright.units import format_count, format_gib, format_seconds
+from meshwright.units import format_count, format_days, format_gib, format_seconds
 from strategies import mixture, question
 
 pytestmark = pytest.mark.slow
@@ -105,7 +105,7 @@ def test_days_have_the_range_of_the_step_and_are_measured_as_the_appendix_says(n
     interval, cost = step_time_interval(known.best, known.inputs), cost_of(known)
     ratios = [seconds / known.best.step_time_s for seconds in (interval.p10, interval.p90)]
     assert [days / cost.days for days in cost.range_days] == pytest.approx(ratios)
-    assert f"8 in 10 take {cost.range_days[0]:,.0f} to {cost.range_days[1]:,.0f};" in text
+    assert f"8 in 10 take {format_days(*cost.range_days)};" in text
     assert "First confirm on twenty steps" in text
     assert "(median of the last ten)" in text
     measured = [item for block in document(name).blocks if isinstance(block, Bullets) for item in block.items]

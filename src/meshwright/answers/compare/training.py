@@ -18,7 +18,7 @@ from meshwright.search.many_searches.fewest_nodes import Limit, fewest_nodes
 from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
-from meshwright.units import MOST_PRICE, format_count, is_price
+from meshwright.units import MOST_PRICE, format_count, format_days, is_price
 
 SECONDS_A_DAY = 86400
 HOURS_A_DAY = 24
@@ -86,7 +86,7 @@ def training_line(training: Training, tokens: float, price: float | None) -> str
     """What so many tokens take, in words; price: of one accelerator for one hour."""
     cost = "" if training.cost is None else f", which cost {format_count(training.cost)} at {price:g} each"
     hours = format_count(training.accelerator_hours)
-    return f"{format_count(tokens)} tokens take {training.days:,.1f} days and {hours} accelerator-hours{cost}."
+    return f"{format_count(tokens)} tokens take {format_days(training.days)} and {hours} accelerator-hours{cost}."
 
 
 def training_entry(training: Training, tokens: float, price: float) -> dict[str, Any]:

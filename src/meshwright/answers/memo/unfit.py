@@ -22,7 +22,7 @@ from meshwright.search.fits.least_states import whole_states
 from meshwright.search.many_searches.remedies import Kind, Remedy, remedies
 from meshwright.search.published.runs import unpublished
 from meshwright.specs.inputs import Inputs
-from meshwright.units import format_count, format_gib, format_seconds
+from meshwright.units import format_count, format_days, format_gib, format_seconds
 
 TRIED = (
     {Kind.FEWER_CONSTRAINTS},
@@ -171,7 +171,7 @@ def _remedy(remedy: Remedy, memo: Unfit) -> tuple[str, ...]:
         change_words(remedy) + (f" (untested: no published run has {listed(unproven)})" if unproven else ""),
         f"`{estimate.plan}`",
         format_seconds(estimate.step_time_s),
-        f"{training.days:,.1f} days",
+        format_days(training.days),
         format_count(training.accelerator_hours),
         *([format_count(training.cost)] if training.cost else []),
         f"{estimate.fit.probability:.0%}",
@@ -197,7 +197,7 @@ def _asked(memo: Unfit) -> str:
     price = f", {format_count(training.cost)} at {memo.price:g} an hour" if training.cost else ""
     return (
         f"{text} Plan again with {change_words(chosen)}: the probability of fitting is then "
-        f"{chosen.estimate.fit.probability:.0%}, and {per} tokens take {training.days:,.1f} days "
+        f"{chosen.estimate.fit.probability:.0%}, and {per} tokens take {format_days(training.days)} "
         f"({format_count(training.accelerator_hours)} accelerator-hours{price}{_fewest(memo)}). Or choose another of "
         "the ways above."
     )

@@ -21,7 +21,7 @@ from meshwright.answers.screen import TONES
 from meshwright.answers.unfit.nothing_fits import HOPELESS, change_words, remedy_words
 from meshwright.answers.words import SIGNATURE, accelerators, in_words, percent, plural, times, told_tokens
 from meshwright.cost.estimate import Estimate
-from meshwright.units import format_count, format_gib, format_seconds
+from meshwright.units import format_count, format_days, format_gib, format_seconds
 
 IN_WORDS = {
     "kernels_s": "matrix products and attention below peak",
@@ -91,8 +91,8 @@ def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
     )
     yield (
         f"{format_count(cost.tokens)} tokens",
-        f"{cost.days:,.1f} days",
-        f"8 in 10 take {cost.range_days[0]:,.0f} to {cost.range_days[1]:,.0f}; {cost.words}, "
+        format_days(cost.days),
+        f"8 in 10 take {format_days(*cost.range_days)}; {cost.words}, "
         "without interruptions" + ("" if inputs.job.tokens else "; see `--tokens`"),
     )
     if memo.existing:
@@ -177,7 +177,7 @@ def _asked(memo: Memo) -> str:
         return f"Do not commit {who} to this plan: {fit.probability:.0%} of runs like it fit.{again}"
     interval = step_time_interval(memo.best, inputs)
     per = "" if inputs.job.tokens else f" per {format_count(cost.tokens)} tokens"
-    span = f"for {cost.days:,.1f} days{per}{'' if cost.price is None else f' ({cost.words})'}"
+    span = f"for {format_days(cost.days)}{per}{'' if cost.price is None else f' ({cost.words})'}"
     return (
         f"Commit {who} to this plan {span}. "
         f"First confirm on twenty steps: at most {format_seconds(interval.p90)} a step (median of the "
