@@ -22,6 +22,7 @@ PUBLISHED_NAMES = (
     "B300-SXM-288GB",
     "GB200-NVL72-186GB",
     "GB300-NVL72-288GB",
+    "H20-SXM-96GB",
     "H100-SXM-80GB",
     "H100-SXM-96GB",
     "H200-SXM-141GB",
@@ -148,6 +149,7 @@ def test_short_names(alias: str, id_: str) -> None:
         ("gb200", 184.43, 2500.0),
         ("gb300", 276.95, 2500.0),
         ("l40s", 44.39, 362.0),
+        ("h20", 95.58, 148.0),
         ("rtx-4090", 23.64, 165.2),
     ],
 )
