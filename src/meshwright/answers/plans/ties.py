@@ -80,7 +80,9 @@ def proven_lines(result: SearchResult, with_settings: bool = True) -> list[str]:
     words, ran = proven_words(result), _ran(result)
     line = f"Published alternative: {words}" if words else ""
     if ran:
-        line = line or f"The fastest published run of this job was split so and {_took(ran, result.inputs)}"
+        same = ran.global_batch == result.inputs.job.global_batch
+        whose = "The fastest published run of this job" if same else "The model's fastest published run"
+        line = line or f"{whose} was split so and {_took(ran, result.inputs)}"
         line += _how_to_ask(ran, result) if with_settings else ""
     return [f"{line}.".replace("`", "")] if line else []
 
