@@ -213,4 +213,4 @@ def test_a_launch_names_it_and_leaves_the_overlap_of_exchanges_to_one_layer() ->
     experts = question(latent().replace(mtp_layers=1), "2x8:b200")
     two = experts.replace(job=experts.job.replace(mtp_layers=2))
     assert "--overlap-moe-expert-parallel-comm" not in told(Plan(ep=8), experts)
-    assert "it works with 1 mtp layer, not 2" in told(Plan(ep=8), two)
+    assert "it works with a single layer of multi-token prediction, and this plan trains 2" in told(Plan(ep=8), two)

@@ -23,6 +23,7 @@ from meshwright.launch.imports.question import Given, question_of_file
 from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.reading.model import read_model
 from strategies import question
 
@@ -35,13 +36,23 @@ SPLIT = launch_table("deepspeed").split_weights
 
 
 @pytest.mark.slow
-@pytest.mark.clients("deepspeed", "transformers")
-@pytest.mark.parametrize("plan", [Plan(dp=2, zero=2, micro_batch=2, num_microbatches=2), Plan(tp=2, micro_batch=2)])
-def test_the_folder_trains(plan: Plan, tmp_path: Path) -> None:
+@pytest.mark.clients("deepspeed", "transformers", "peft")
+@pytest.mark.parametrize(
+    ("plan", "rank"),
+    [
+        (Plan(dp=2, zero=2, micro_batch=2, num_microbatches=2), 0),
+        (Plan(tp=2, micro_batch=2), 0),
+        (Plan(dp=2, zero=2, num_microbatches=2), 4),
+        (Plan(dp=2, zero=3, recompute=Recompute.FULL), 4),
+    ],
+    ids=["zero 2", "tp", "adapters, zero 2", "adapters, zero 3, full"],
+)
+def test_the_folder_trains(plan: Plan, rank: int, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(TINY_LLAMA))
     (tmp_path / "tokens").write_bytes((5).to_bytes(4, "little") * 65 * 8)
     batch = plan.dp * plan.micro_batch * plan.num_microbatches
-    inputs = question(read_model(str(tmp_path)), "1x2:h100", "deepspeed", sequence_length=64, global_batch=batch)
+    sizes = {"sequence_length": 64, "global_batch": batch, "lora_rank": rank, "precision": "bf16"}
+    inputs = question(read_model(str(tmp_path)), "1x2:h100", "deepspeed", **sizes)
     for name, text in launch_files(plan, inputs, "deepspeed").files.items():
         (tmp_path / name).write_text(text, "utf-8")
     told = {"MODEL": str(tmp_path), "DATA": str(tmp_path / "tokens"), "CHECKPOINTS": str(tmp_path / "saved")}
