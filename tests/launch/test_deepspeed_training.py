@@ -141,3 +141,14 @@ def test_the_batch_of_a_file_with_autotp_counts_every_tensor_parallel_rank(tmp_p
         "train_batch_size": None,
     }
     assert [line for line in patch.diff.splitlines() if line.startswith("-{") and '"train_batch_size": 64' in line]
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_the_script_of_deepspeed_has_adapters_as_they_are_priced(tmp_path: Path, wide: bool) -> None:
+    inputs = question(read_model("llama-3.1-8b"), "1x8:h100", "deepspeed", lora_rank=8, precision="bf16")
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [] if wide else ["wide_adapters=false"]))
+    plan = Plan(dp=8, zero=3, num_microbatches=inputs.job.global_batch // 8)
+    folder = write_folder(launch_files(plan, inputs, "deepspeed").files, tmp_path / "run")
+    assert f"ADAPTERS_IN_FP32 = {wide}" in (folder / "train.py").read_text("utf-8")
+    again = question_of_file(folder, Given(cluster="1x8:h100", model="llama-3.1-8b")).inputs
+    assert (again.runtime.storage.wide_adapters, again.job.lora_rank) == (wide, 8)

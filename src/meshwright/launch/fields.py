@@ -68,6 +68,7 @@ def fields_beside_the_model(plan: Plan, inputs: Inputs) -> Fields:
         "runtime.training_dtype": _training_dtype(inputs.runtime),
         "runtime.vocabulary_multiple": int(vocabulary_shard(plan, inputs)),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
+        "runtime.wide_adapters": inputs.runtime.storage.wide_adapters,
         "runtime.accumulates_whole": inputs.runtime.sharding.accumulates_whole,
         "runtime.liger": {"on": True, LIGER_IN_PLACE: LIGER_IN_PLACE}.get(position_of(inputs.runtime, LIGER), False),
     }

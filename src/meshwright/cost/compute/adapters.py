@@ -36,8 +36,8 @@ def beside_frozen(blocks: tuple[Gemm, Gemm], inputs: Inputs, kind: LayerKind, ro
 
 
 def casts_for_adapters(plan: Layout, inputs: Inputs) -> Bools:
-    """Whether adapters cast what they read and their own weights: fp32 ones beside 2-byte weights, which no rank
-    gathers in 2 bytes and no engine casts.
+    """Whether adapters cast what they read: fp32 ones beside 2-byte weights, which no rank gathers in 2 bytes and no
+    engine casts.
 
     plan: scalar or array (n,). Returns booleans. Source: peft 0.21.2 tuners/lora/layer.py, _cast_input_dtype;
     DeepSpeed 0.19.8 runtime/engine.py, _configure_distributed_model: `module.bfloat16()`.
@@ -47,7 +47,20 @@ def casts_for_adapters(plan: Layout, inputs: Inputs) -> Bools:
     >>> [bool(casts_for_adapters(Plan(dp=8, zero=zero), LLAMA_LORA)) for zero in (0, 3)]
     [True, False]
     """
-    return (plan.zero < 2) & (inputs.runtime.storage.weights == "full")
+    return (plan.zero < 2) & (inputs.runtime.storage.weights == "full") | works_in_fp32(plan, inputs)
+
+
+def works_in_fp32(plan: Layout, inputs: Inputs) -> Bools:
+    """Whether fp32 adapters work in that format, without autocast.
+
+    plan: scalar or array (n,). Returns booleans. Source: `Storage.wide_adapters`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import LLAMA_LORA
+    >>> bool(works_in_fp32(Plan(dp=8, zero=3), LLAMA_LORA))
+    False
+    """
+    return (plan.zero == 3) & inputs.runtime.storage.wide_adapters
 
 
 def _by_block(inputs: Inputs, kind: LayerKind) -> tuple[tuple[Adapter, ...], tuple[Adapter, ...]]:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from meshwright.arrays import Floats, where
-from meshwright.cost.compute.adapters import casts_for_adapters
+from meshwright.cost.compute.adapters import casts_for_adapters, works_in_fp32
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.memory.saved import norm_outputs
 from meshwright.cost.shard import Shard
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
-from meshwright.specs.precision import HALF_BYTES
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
 def kept_beside_frozen(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Bytes that one layer keeps more for its adapters, less what nobody reads where its own weights are frozen.
 
     Every adapter keeps what its first product puts out, 2 r a token, and its input: 2 in a token and 2 r (in + out) for
-    2-byte copies of its weights, all of its own where it casts them (`casts_for_adapters`). Else adapters of one input
+    2-byte copies of its weights, all of its own where it casts them (`casts_for_adapters`); in fp32 twice as much, but
+    no copies of weights. Else adapters of one input
     share it, which the attention core keeps anyway. Frozen layers read neither the
     outputs of norms, nor what those multiply by their weights, nor the product of gate and up; nor do frozen experts of
     their rows.
@@ -35,7 +36,9 @@ def kept_beside_frozen(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Sha
     True
     """
     adapters, tokens = inputs.adapters(kind), 1.0 * shard.tokens
-    cast = tokens * sum(each.features for each in adapters) + sum(each.parameters for each in adapters)
+    wide = works_in_fp32(plan, inputs)
+    copies = sum(each.parameters for each in adapters) * where(wide, 0, 1)
+    cast = tokens * sum(each.features for each in adapters) + copies
     shared = tokens * sum({each.reads: each.features for each in adapters if each.reads != "core"}.values())
     own = where(casts_for_adapters(plan, inputs), cast, shared) + tokens * sum(each.rank for each in adapters)
     rows = inputs.model.hidden_size * kind.norms * shard.residual_tokens
@@ -43,7 +46,7 @@ def kept_beside_frozen(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Sha
     scaled = inputs.runtime.elementwise_bytes.rms_norm_kept_for_weight * (rows + of_heads)
     unread = sum(norm_outputs(inputs, kind, shard)) + scaled * (inputs.model.norm == "rms")
     products = tokens * shard.ffn + _unread_by_experts(plan, inputs, kind)
-    return HALF_BYTES * own - unread - inputs.recipe.saved_bytes * products
+    return where(wide, FP32_BYTES, HALF_BYTES) * own - unread - inputs.recipe.saved_bytes * products
 
 
 def _unread_by_experts(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:

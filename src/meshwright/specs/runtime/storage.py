@@ -57,6 +57,9 @@ class Storage(Spec):
     remainder_weights: tuple[PrecisionName, ...]
     """Half weights: recipes under which the optimizer keeps of an fp32 weight the 2 bytes that the stored one lacks,
     and takes gradients as they are."""
+    wide_adapters: bool = False
+    """Half weights under ZeRO 3: adapters stay in fp32, as peft makes them, and work in it, as the engine casts no
+    model whose weights are divided already."""
     autocast: bool
     """Full weights: torch.autocast casts weights and inputs of every matrix product on its own; activations between
     layers are fp32."""
