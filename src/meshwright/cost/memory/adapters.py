@@ -18,10 +18,9 @@ def kept_beside_frozen(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Sha
 
     Every adapter keeps what its first product puts out, 2 r a token, and its input: 2 in a token and 2 r (in + out) for
     2-byte copies of its weights, all of its own where it casts them (`casts_for_adapters`); in fp32 twice as much, but
-    no copies of weights. Else adapters of one input
-    share it, which the attention core keeps anyway. Frozen layers read neither the
-    outputs of norms, nor what those multiply by their weights, nor the product of gate and up; nor do frozen experts of
-    their rows.
+    no copies of weights. Else adapters of one input share it, which the attention core keeps anyway. Frozen layers read
+    neither the outputs of norms, nor what those multiply by their weights, nor the product of gate and up; nor do
+    frozen experts of their rows.
     plan: scalar or array (n,); shard: sizes on the rank. Returns bytes. Source: peft 0.21.2 tuners/lora/layer.py
     (Linear.forward) and transformers 5.23 models/llama/modeling_llama.py under torch.autocast, and with fully_shard of
     PyTorch 2.13, counted on fake tensors, to the byte.

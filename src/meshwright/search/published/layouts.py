@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from typing import NamedTuple
@@ -48,7 +49,7 @@ def is_known_to_work(plans: Plans, inputs: Inputs) -> BoolColumn:
     known = np.zeros(len(plans), dtype=bool)
     spells = (plans.chunk_layers > 0) & has_equal_stages(plans, inputs)
     whole = plans.recompute == Recompute.FULL
-    for each in (*_layouts_for(inputs), *_layouts_of_other_precisions(inputs)):
+    for each in itertools.chain(*_by_precision(inputs)):
         allowed = (each.recomputes_all | ~whole) & (each.spells_chunks | ~spells)
         known |= _of_layouts(plans, [each]) & allowed
     return known
@@ -71,21 +72,19 @@ def _of_layouts(plans: Plans, layouts: list[Layout]) -> BoolColumn:
 
 
 def _layouts_for(inputs: Inputs) -> list[Layout]:
-    bits = question_key(inputs)[-1]
-    alike = [each for each in _of_any_precision(inputs) if each.bits == bits]
-    of_job = [each for each in alike if each.global_batch == inputs.job.global_batch]
-    return of_job or [each for each in alike if not each.beaten]
+    return _by_precision(inputs)[0]
 
 
-def _layouts_of_other_precisions(inputs: Inputs) -> list[Layout]:
-    bits = question_key(inputs)[-1]
-    return [each for each in _of_any_precision(inputs) if each.bits != bits and not each.beaten]
-
-
-def _of_any_precision(inputs: Inputs) -> list[Layout]:
-    asked = (*question_key(inputs)[:-1], inputs.job.sequence_length)
+def _by_precision(inputs: Inputs) -> tuple[list[Layout], list[Layout]]:
+    """Those of the question's precision that count for it, and those of others that none was measured to beat."""
+    *question, bits = question_key(inputs)
     keys = operator.attrgetter("model", "family", "accelerator", "accelerators", "sequence_length")
-    return [each for each in published_plans().layouts if keys(each) == asked]
+    asked = (*question, inputs.job.sequence_length)
+    alike = [each for each in published_plans().layouts if keys(each) == asked]
+    as_precise = [each for each in alike if each.bits == bits]
+    of_job = [each for each in as_precise if each.global_batch == inputs.job.global_batch]
+    unbeaten = [each for each in alike if not each.beaten]
+    return of_job or [each for each in unbeaten if each.bits == bits], [each for each in unbeaten if each.bits != bits]
 
 
 def fastest_run_of(plan: Plan, inputs: Inputs) -> FastestRun | None:
