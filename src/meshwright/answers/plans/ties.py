@@ -20,6 +20,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
 AS_PUBLISHED = "is split as the model's fastest published run"
+AS_UNTIMED = "is split as a published recipe of the model"
 IN_ANOTHER_PRECISION = "is split as a published run in another precision"
 MOST_OPTIONS = 6
 """Of a published run, to be listed."""
@@ -105,8 +106,15 @@ def proven_words(result: SearchResult, with_cause: bool = True) -> str:
     risk = f" and {proven.verdict} ({proven.fit.probability:.0%} to fit)"
     risky = risk if proven.verdict > best.verdict else ""
     ran = _ran(result)
-    measured = f"that run {_took(ran, result.inputs)}" if ran else "no time of such a run is published"
-    return f"`{proven.plan}` {AS_PUBLISHED}, and {slower}{risky}; {measured}"
+    measured = f"; that run {_took(ran, result.inputs)}" if ran else ""
+    return f"`{proven.plan}` {_as_published(proven.plan, result.inputs)}, and {slower}{risky}{measured}"
+
+
+def _as_published(plan: Plan, inputs: Inputs) -> str:
+    """What a plan that is known to work is split as."""
+    if not has_published_layout(Plans.of([plan]), inputs).item():
+        return IN_ANOTHER_PRECISION
+    return AS_PUBLISHED if fastest_run_of(plan, inputs) else AS_UNTIMED
 
 
 def _alternative(result: SearchResult) -> Estimate | None:
@@ -178,9 +186,9 @@ def reasons(best: Estimate, fastest: Estimate, inputs: Inputs) -> str:
     given = []
     if unpublished(other, inputs) and not unpublished(one, inputs):
         given.append("stays within what published runs have used")
-    known = is_known_to_work(both := Plans.of([one, other]), inputs)
+    known = is_known_to_work(Plans.of([one, other]), inputs)
     if known[0] and not known[1]:
-        given.append(AS_PUBLISHED if has_published_layout(both, inputs)[0] else IN_ANOTHER_PRECISION)
+        given.append(_as_published(one, inputs))
     surely, before = (f"{each.fit.probability:.0%}" for each in (best, fastest))
     if best.fit.probability > fastest.fit.probability and surely != before:
         given.append(f"is more likely to fit ({surely} vs {before})")
