@@ -72,7 +72,7 @@ def test_whatever_has_to_be_set_up_counts(change: dict[str, object]) -> None:
 def test_layers_that_do_not_divide_count_where_a_launch_spells_them_out() -> None:
     """Less where no stages of equal size are to be had: 5 divide neither 32 layers nor 34 with both ends."""
     chunks = [Plan(pp=4, num_microbatches=8), Plan(pp=4, vpp=3, num_microbatches=8), Plan(pp=5, num_microbatches=8)]
-    for runtime, more, least in (("megatron-core", 10, 6), ("torchtitan", 0, 0)):
+    for runtime, more, least in (("megatron-core", 20, 6), ("torchtitan", 0, 0)):
         even, uneven, no_equal = complexity(Plans.of(chunks), question(llama_8b(), "2x8:h100", runtime))
         assert uneven - even == more + 1
         assert no_equal - even == least
@@ -304,7 +304,9 @@ def test_a_layout_that_recomputes_whole_layers_only_here_is_not_known_to_work() 
     plans = Plans.of(ways)
     assert has_published_layout(plans, asked).tolist() == [True] * 4
     assert is_known_to_work(plans, asked).tolist() == [True, True, False, False]
-    assert find(asked).best[0].fit.probability >= 0.95  # 91 % with two layers of a published split recomputed
+    best = find(asked).best[0]
+    assert best.plan.recompute == Recompute.NONE  # a published split would fit in 91 % with two layers recomputed
+    assert best.fit.probability > 0.91
 
 
 def test_tensor_parallelism_comes_with_sequence_parallelism_where_it_costs_a_hundredth() -> None:

@@ -106,7 +106,7 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     that count as layers where they do not usually or the reverse, a first or last stage of its own size, groups of
     another number of micro-batches than stages, full recomputation and recomputation of some layers alone; each
     recomputed module 1. Tensor parallelism without the sequence parallelism that a runtime has counts 14, chunks that a
-    launch spells out one by one 10, where no stages of equal size are to be had 6, schedules that split the backward
+    launch spells out one by one 20, where no stages of equal size are to be had 6, schedules that split the backward
     pass or run both ways 4, sharded gradients or weights beside tensor or context parallelism 10 where both want other
     hardware queues, and 10 where an engine of its own shards them. The counts are a judgement, not measured. Source of
     expert before tensor parallelism of experts: Megatron-LM, megatron/core/transformer/moe/README.md, guideline 4; of
@@ -116,7 +116,7 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> plans = [Plan(tp=8, sp=True, dp=8, zero=1), Plan(tp=4, sp=True, pp=2, dp=8, chunk_layers=(5, 3))]
     >>> complexity(Plans.of(plans), LLAMA).tolist()
-    [2, 15]
+    [2, 25]
     """
     usual_ends = inputs.runtime.plans.ends_as_layers[0]
     ends = (plans.embedding_as_layer != usual_ends) | (plans.head_as_layer != usual_ends)
@@ -134,7 +134,7 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     ]
     points = [2 * np.array(settings, dtype=np.int64).sum(axis=0), modules]
     points += [
-        np.where(has_equal_stages(plans, inputs), 10, 6) * _spells_chunks(plans, inputs),
+        np.where(has_equal_stages(plans, inputs), 20, 6) * _spells_chunks(plans, inputs),
         10 * _contend_for_queues(plans, inputs),
         10 * (inputs.runtime.plans.shards_by_another_engine & (plans.zero > 1)),
         8 * (plans.etp > 1),
