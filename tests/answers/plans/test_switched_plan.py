@@ -80,7 +80,7 @@ def test_nothing_is_said_where_there_is_nothing_to_switch(inputs: Inputs) -> Non
 
 
 def test_an_overlap_that_the_question_replaces_stays() -> None:
-    large = ("qwen3-235b-a22b", "16x8:b200", "--seq-len", "4096", "--global-batch", "512")
+    large = ("qwen3-235b-a22b", "8x8:b200", "--seq-len", "4096", "--global-batch", "512")
     for replaced, options in (((), {"tensor_parallel_overlap=on"}), (("--with", "overlap.tensor_parallel=0.1"), set())):
         switched = asked("plan", *large, *replaced, "--json").document["switched_plan"]
         assert "dispatcher=fused" in switched["options"]
