@@ -262,8 +262,14 @@ def table_entry(name: str) -> dict[str, Any]:
 
 def table_of(runtime: str) -> str | None:
     """The name of the table of a runtime's own framework and release; None where there is none."""
-    naming = (name for name in launch_tables() if f'"{runtime}"' in framework_text(name, "fields"))
+    naming = (name for name in launch_tables() if _may_name(name, runtime))
     return next((name for name in naming if runtime in launch_table(name).runtimes), None)
+
+
+def _may_name(name: str, runtime: str) -> bool:
+    """Whether the file of a table names a runtime among its own, as its text tells before it is parsed."""
+    lines = framework_text(name, "fields").splitlines()
+    return any(line.startswith("runtimes") and f'"{runtime}"' in line for line in lines)
 
 
 def table_named(name: str) -> str:
