@@ -203,15 +203,17 @@ def _weighted_mean(cells: Sequence[Cell], parent: float, weight: float) -> float
     return total / (sum(weights) + weight) if cells or weight else 0.0
 
 
-def common_effects(labelled: Sequence[Cell | Likeness], cells: Sequence[Cell]) -> FloatColumn:
-    """For each of `EFFECTS`, the product of both spreads where two labels are equal, else 0, over the weight of a
-    source: (4, n, n).
+def common_effects(
+    labelled: Sequence[Cell | Likeness], cells: Sequence[Cell], names: Sequence[str] = EFFECTS
+) -> FloatColumn:
+    """For each label of `names`, the product of both spreads where two are equal, else 0, over the weight of a source:
+    (len(names), n, n).
     """
-    scales = {levels: _spreads(cells, labelled, levels) for levels in set(COMMON.values())}
-    labels = {name: _numbered(_label(each, name) for each in labelled) for name in EFFECTS}
-    outer = {name: np.outer(scales[COMMON[name]], scales[COMMON[name]]) for name in EFFECTS}
+    scales = {levels: _spreads(cells, labelled, levels) for levels in {COMMON[name] for name in names}}
+    labels = {name: _numbered(_label(each, name) for each in labelled) for name in names}
+    outer = {name: np.outer(scales[COMMON[name]], scales[COMMON[name]]) for name in names}
     outer["source"] /= [each.weight if isinstance(each, Cell) else 1.0 for each in labelled]
-    return np.array([(labels[name][:, None] == labels[name]) * outer[name] for name in EFFECTS])
+    return np.array([(labels[name][:, None] == labels[name]) * outer[name] for name in names])
 
 
 def _numbered(labels: Iterable[str]) -> IntColumn:

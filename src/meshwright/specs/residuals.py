@@ -62,9 +62,9 @@ class Cell(NamedTuple):
 class Between(Spec):
     """Standard deviations of what cells have in common, over the spread of like runs."""
 
-    kind: NonNegative
-    runtime: NonNegative
-    accelerator: NonNegative
+    kind: NonNegative = 0.0
+    runtime: NonNegative = 0.0
+    accelerator: NonNegative = 0.0
     source: NonNegative
     """Of the runs of one kind of one source."""
 

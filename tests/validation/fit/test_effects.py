@@ -56,3 +56,14 @@ def test_kinds_of_runs_of_one_source_are_weighed_apart() -> None:
 def test_what_cells_weigh_already_changes_nothing() -> None:
     cells = cells_of(runs(usual()))
     assert effects([cell._replace(weight=0.1) for cell in cells]) == effects(cells)
+
+
+def test_rows_read_badly_do_not_move_the_interval_of_their_runtime() -> None:
+    """Where words alone tell what a framework did, errors are those of sources, though all of a runtime are far off."""
+    rare = LIKE._replace(runtime="rare")
+    stray = [each._replace(like=rare) for each in runs({f"stray {index}": 1.0 for index in range(3)})]
+    told = [*runs(usual()), *stray]
+    worded = [each._replace(by_words=True) for each in told]
+    assert of_a_new_source(rare, residuals_of(told)).eight_of_ten[0] > 2
+    low, high = of_a_new_source(rare, residuals_of(worded)).eight_of_ten
+    assert low < 1 < high < np.exp(0.5)

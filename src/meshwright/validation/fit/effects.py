@@ -16,7 +16,6 @@ FIRST = 0.5
 """Where the search for standard deviations begins, over the spread of runs."""
 SMALLEST, LARGEST = 1e-9, 9.0
 """Of a variance over that of runs: none is 0 for good, nor grows without end where all cells have one label."""
-SOURCE = EFFECTS.index("source")
 
 
 class Effects(NamedTuple):
@@ -27,7 +26,7 @@ class Effects(NamedTuple):
     """Of the source of each cell."""
 
 
-def effects(cells: Sequence[Cell], off_zero: bool = False) -> Effects:
+def effects(cells: Sequence[Cell], names: Sequence[str] = EFFECTS, off_zero: bool = False) -> Effects:
     """The standard deviations under which the cells' means are likeliest, over the spread of runs, and weights.
 
     Each round takes of every variance v the positive root of a v'^2 - p v' - b = 0, with a = tr(V^-1 K), b = v^2 y'
@@ -35,29 +34,31 @@ def effects(cells: Sequence[Cell], off_zero: bool = False) -> Effects:
     Zhou and Lange, arXiv:1509.07426). p is 0, and 1 with off_zero: a prior in proportion to the standard deviation,
     under which none is 0 (Chung et al. 2013, doi:10.1007/s11336-013-9328-2). It then weighs every source anew
     (`_weights`), whose part of V its weight divides (Pinheiro, Liu and Wu 2001, doi:10.1198/10618600152628059).
-    cells: those of all sources, their own weights unread. Returns shares, and weights without unit.
+    cells: those of all sources, their own weights unread; names: the labels that have effects, with the source.
+    Returns shares, and weights without unit.
     """
     cells = [cell._replace(weight=1.0) for cell in cells]
-    parts, own, prior = common_effects(cells, cells), own_covariance(cells), float(off_zero)
-    means, sources = np.array([cell.mean for cell in cells]), _sources(parts)
-    variances: FloatColumn = np.full(len(EFFECTS), FIRST**2)
+    parts, own, prior = common_effects(cells, cells, names), own_covariance(cells), float(off_zero)
+    source = names.index("source")
+    means, sources = np.array([cell.mean for cell in cells]), _sources(parts[source])
+    variances: FloatColumn = np.full(len(names), FIRST**2)
     weights: FloatColumn = np.ones(len(cells))
     for _ in range(ROUNDS):
         weighted = parts.copy()
-        weighted[SOURCE] /= weights
+        weighted[source] /= weights
         inverse = np.linalg.inv(np.tensordot(variances, weighted, axes=1) + own)
         pulls = inverse @ means
         a, b = np.sum(weighted * inverse, axis=(1, 2)), variances**2 * (weighted @ pulls @ pulls)
         variances = np.clip((prior + np.sqrt(prior + 4 * a * b)) / (2 * a), SMALLEST, LARGEST)
-        weights = _weights(variances[SOURCE] / weights, variances[SOURCE], sources @ pulls, sources @ inverse, sources)
-    sizes = {name: round(float(each) ** 0.5, 3) for name, each in zip(EFFECTS, variances, strict=True)}
+        weights = _weights(variances[source] / weights, variances[source], sources @ pulls, sources @ inverse, sources)
+    sizes = {name: round(float(each) ** 0.5, 3) for name, each in zip(names, variances, strict=True)}
     return Effects(Between(**sizes), [float(f"{each:.3g}") for each in weights])
 
 
-def _sources(parts: FloatColumn) -> FloatColumn:
-    """Of each cell, the spreads of the cells that share its source and kind, else 0: (n, n); parts: of each effect."""
-    spreads: FloatColumn = np.sqrt(np.diag(parts[SOURCE]))
-    shared: FloatColumn = (parts[SOURCE] > 0) * spreads
+def _sources(part: FloatColumn) -> FloatColumn:
+    """Of each cell, the spreads of the cells that share its source and kind, else 0: (n, n); part: of the source."""
+    spreads: FloatColumn = np.sqrt(np.diag(part))
+    shared: FloatColumn = (part > 0) * spreads
     return shared
 
 

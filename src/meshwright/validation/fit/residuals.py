@@ -9,12 +9,25 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.specs.predictive import of_a_new_source, widening
-from meshwright.specs.residuals import Cell, Likeness, Quantity, Residuals, Unseen, like, like_memory, residuals
+from meshwright.specs.residuals import (
+    EFFECTS,
+    Cell,
+    Likeness,
+    Quantity,
+    Residuals,
+    Unseen,
+    like,
+    like_memory,
+    residuals,
+)
 from meshwright.validation.fit.effects import effects
 from meshwright.validation.outcomes import Outcome, Pair
 from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.rows.siblings import BY_WORDS
 
+WORDED_EFFECTS = ("source",)
+"""What the errors of rows have in common whose words alone say what their framework did: how such a row is read differs
+so much by source that its runtime or accelerator, which few sources share, cannot be told from it."""
 WAITING_SCALES = np.round(np.geomspace(0.1, 3.0, 41), 3)
 """Values of w0 that are tried."""
 
@@ -116,8 +129,8 @@ def residuals_of(runs: Sequence[Residual], off_zero: bool = False) -> Residuals:
     """
     waiting = waiting_scale(runs)
     cells = cells_of(runs, waiting)
-    likeliest, weights = effects(cells)
-    wider = effects(cells, off_zero=True).between if off_zero else likeliest
+    likeliest, weights = effects(cells, WORDED_EFFECTS if any(run.by_words for run in runs) else EFFECTS)
+    wider = effects(cells, EFFECTS, off_zero).between
     unseen = {name: max(getattr(likeliest, name), getattr(wider, name)) for name in Unseen.model_fields}
     weighted = [cell._replace(weight=weight) for cell, weight in zip(cells, weights, strict=True)]
     return Residuals(cells=tuple(weighted), between=likeliest, unseen=Unseen(**unseen), waiting=waiting)
