@@ -124,7 +124,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "strategy optim_grads_params: zero 3",
     ),
     ("sharded_gradients", (LLAMA, {"dp": 8, "zero": 2}), (LLAMA, {"dp": 8, "zero": 3}), "strategy optim_grads: zero 2"),
-    ("distributed_optimizer", (LLAMA, {"dp": 8, "zero": 1}), (LLAMA, {"zero": 1}), "--overlap-grad-reduce"),
+    ("distributed_optimizer", (LLAMA, {"dp": 8, "zero": 1}), (LLAMA, {"zero": 1}), "--use-distributed-optimizer"),
     ("parameter_gather_overlap", (LLAMA, {"dp": 8}), (LLAMA, {}), "no --overlap-param-gather: with zero 0 there"),
     ("interleaving_overlap", (LLAMA, {"pp": 2, "vpp": 4}), (LLAMA, {"pp": 4, "vpp": 4}), "no --no-overlap-p2p"),
     ("tensor_overlap", (LLAMA, {"tp": 2}), (LLAMA, {"tp": 2, "sp": True}), "no --tp-comm-overlap"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -15,8 +14,6 @@ from meshwright.launch.spelling import Settings, spelled_fields, with_settings
 from meshwright.launch.table import LaunchTable, launch_table
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
-
-_FLAG = re.compile(r"--[a-z0-9][a-z0-9-]*")
 
 
 class LaunchSetting(NamedTuple):
@@ -87,11 +84,10 @@ def _filled(setting: Setting, facts: Facts, written: Settings, table: LaunchTabl
     keys = (*setting.tells, *(() if setting.told else setting.values(facts)))
     told = _as_told({key: written[key] for key in keys if key in written}, table)
     told |= {key: value.format_map(facts) for key, value in setting.told.items()}
-    unset, why = setting.unset, setting.why.format_map(facts)
+    unset = setting.unset
     if table and table.recipe:
         unset = tuple(field for key in unset for field in _unset_in(table, key))
-        why = _FLAG.sub(lambda flag: table.key_in_file(flag[0]), why)
-    return LaunchSetting(setting.name, told, unset, why=why, source=setting.source)
+    return LaunchSetting(setting.name, told, unset, why=setting.why.format_map(facts), source=setting.source)
 
 
 def _as_told(settings: Settings, table: LaunchTable | None) -> dict[str, str | bool]:
