@@ -49,6 +49,18 @@ def test_stages_of_one_chunk_are_priced_without_it() -> None:
     assert both[0].step_time_s == pytest.approx(exposed.step_time_s, rel=1e-12)
 
 
+@pytest.mark.parametrize("fields", [{}, {"pp": 2, "vpp": 2}])
+def test_passes_without_an_opposite_one_hide_nothing(fields: dict[str, int]) -> None:
+    """Of m micro-batches, pp go forward before the first goes backward: with no more than these nothing overlaps."""
+    usual, without = _asked("megatron-bridge"), _asked("megatron-bridge", "overlap.fused_expert=0")
+    stages = fields.get("pp", 1)
+    plans = [Plan(dp=8, ep=8, num_microbatches=count, **fields) for count in (stages, 2 * stages, 16 * stages)]
+    hidden, exposed = ([each.time.exposed_ep_s for each in estimate_each(plans, asked)] for asked in (usual, without))
+    assert hidden[0] == pytest.approx(exposed[0], rel=1e-9)
+    shares = [1 - some / every for some, every in zip(hidden, exposed, strict=True)]
+    assert shares[1] == pytest.approx(shares[2] * (1 / 2) / (15 / 16), rel=1e-6)
+
+
 def test_the_overlap_gains_what_was_measured() -> None:
     """Qwen3 30B on 16 H100, micro-batch 1 of 64, ep 16, HybridEP, graphs of the router: 24.71 to 20.99 s
     (skills/nemo-mbridge-perf-moe-comm-overlap, Megatron-Bridge@067f987df). Without the overlap it is predicted 5.1 %

@@ -45,7 +45,7 @@ def test_parts_of_all_layers_add_up_to_the_step() -> None:
 def test_hidden_exchanges_take_as_long_and_add_less() -> None:
     inputs = question(read_model("qwen3-30b-a3b"), "4x8:h100", precision="bf16", global_batch=256)
     hiding = inputs.replace(runtime=with_behaviours(inputs.runtime, ["overlap.expert=0.7"]))
-    plan, (kind,) = Plan(dp=32, ep=8, zero=1), inputs.model.layer_kinds
+    plan, (kind,) = Plan(dp=32, ep=8, zero=1, num_microbatches=8), inputs.model.layer_kinds
     shown, hidden = (layer_part_times(plan, each, kind).dispatch.forward for each in (inputs, hiding))
     assert shown.seconds == shown.alone_s == hidden.alone_s > hidden.seconds
     assert shown.bytes == hidden.bytes > 0

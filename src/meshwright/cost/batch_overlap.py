@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Bools, Floats
+from meshwright.arrays import Bools, Floats, smaller
 from meshwright.cost.repeated import repeated_parts
 from meshwright.layout.plans import Layout
 from meshwright.schedules.records import true_by_code
@@ -50,3 +50,18 @@ def overlaps_micro_batches(plan: Layout, inputs: Inputs, kind: LayerKind) -> Boo
     again = (plan.recompute == Recompute.FULL) | (repeated_parts(plan, kind).experts > 0)
     paired = (plan.pp == 1) | (plan.vpp > 1) | _BOTH_WAYS[plan.schedule]
     return wanted & (plan.ep > 1) & paired & np.logical_not(again)
+
+
+def unpaired_share(plan: Layout) -> Floats:
+    """Share of the passes of a micro-batch that have no opposite pass beside them: min(pp / m, 1).
+
+    Without a pipeline those are the first forward pass and the last backward one. Interleaved, stage r works 2 (pp - r
+    - 1) + (vpp - 1) pp + 1 of its m vpp chunks forward before the first backward, and as many backward after the last
+    forward: pp vpp in the mean of stages. DualPipe is taken to have as many. plan: scalar or array (n,). Returns a
+    share. Source: NVIDIA/Megatron-LM@d98e8a64ddf3 core/pipeline_parallel/combined_1f1b.py and schedules.py L960-970.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> [unpaired_share(Plan(pp=pp, num_microbatches=8)) for pp in (1, 4, 16)]
+    [0.125, 0.5, 1.0]
+    """
+    return smaller(plan.pp / plan.num_microbatches, 1.0)

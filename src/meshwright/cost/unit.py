@@ -117,9 +117,9 @@ class UnitTimes(NamedTuple):
 
 def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, the axes that the rank order numbers before tp,
-    the pipeline where it says whether exchanges of experts overlap, and the stage of ZeRO where the host issues more
-    under stage 3, kernels add up gradients below stage 2, or adapters cast their inputs there. plans: shape (n,);
-    pipelines: theirs. Returns plans of the shapes, and the row of each plan.
+    the pipeline and micro-batches where they say how far exchanges of experts overlap, and the stage of ZeRO where the
+    host issues more under stage 3, kernels add up gradients below stage 2, or adapters cast their inputs there. plans:
+    shape (n,); pipelines: theirs. Returns plans of the shapes, and the row of each plan.
 
     >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
@@ -133,10 +133,11 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Sh
         least = 2 if gradient_sum_bytes(inputs) or inputs.freezes_weights else GATHERS
         distinct = replace(distinct, zero=np.where(distinct.zero >= least, distinct.zero, 0))
     # What follows from pipelines is told apart of these, (p,); the rest of each plan, (n,).
-    shared = distinct_shapes(distinct, [name for name in fields if name in PIPELINE])
-    own = {name: getattr(plans, name) for name in fields if name not in PIPELINE}
+    alike = [name for name in fields if name in PIPELINE and name != "num_microbatches"]
+    shared = distinct_shapes(distinct, alike)
+    own = {name: getattr(plans, name) for name in fields if name not in alike}
     (shape, *columns), of_plan = distinct_rows(shared.of_plan.take(pipelines.of_plan), *own.values())
-    of_pipeline = {name: getattr(shared.plans, name)[shape] for name in fields if name in PIPELINE}
+    of_pipeline = {name: getattr(shared.plans, name)[shape] for name in alike}
     return Shapes(Plans.filled(of_pipeline | dict(zip(own, columns, strict=True)), plans.chunkings), of_plan)
 
 
@@ -148,7 +149,7 @@ def shape_fields(inputs: Inputs) -> tuple[str, ...]:
     True
     """
     order = inputs.runtime.plans.rank_order
-    pipeline = ("pp", "vpp", "schedule") if overlap_share(inputs) else ()
+    pipeline = ("pp", "vpp", "schedule", "num_microbatches") if overlap_share(inputs) else ()
     layer, expert = inputs.runtime.host.host_s_per_gathered_layer, inputs.runtime.host.host_s_per_gathered_expert
     gathered = layer.total + (expert.total if inputs.model.is_moe else 0.0)
     sharding = ("zero",) if gathered or gradient_sum_bytes(inputs) or inputs.freezes_weights else ()

@@ -57,6 +57,8 @@ class Exchange(NamedTuple):
     """Of the window, what hides them: 0 (nothing) to 1."""
     unhidden: Floats = 0.0
     """Seconds of the first piece, which nothing can hide."""
+    unpaired: Floats = 0.0
+    """Of its times, the share in which nothing runs beside it."""
     slack: Floats | None = None
     """Seconds by which the rank may end later than its window without being waited for."""
     takes_compute: bool = True
@@ -74,7 +76,8 @@ class Exchange(NamedTuple):
             exposed = exposed_time(self.seconds, self.window, self.share, self.unhidden, inputs)
         else:
             exposed = larger(self.seconds - self.share * self.window, 0.0)
-        return _often(self.times, exposed if self.slack is None else larger(exposed - self.slack, 0.0))
+        waited = exposed if self.slack is None else larger(exposed - self.slack, 0.0)
+        return _often(self.times, waited + self.unpaired * (self.seconds - waited) if some(self.unpaired) else waited)
 
 
 class Communicator(NamedTuple):

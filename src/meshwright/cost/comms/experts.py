@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from meshwright.arrays import Floats, Numbers, larger, smaller, where
-from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
+from meshwright.arrays import Floats, Numbers, larger, smaller, some, where
+from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches, unpaired_share
 from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
 from meshwright.cost.comms.group import Traffic, axis_group
@@ -38,9 +38,10 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     """Exchanges that bring tokens to their experts and back, in both directions; none for a dense layer.
 
     Dispatch and combine once forward and once backward, beside the opposite pass of another micro-batch where runtime
-    and plan overlap them (`overlaps_micro_batches`); recomputation of whole layers or of the whole mixture repeats the
-    forward ones. A dispatch carries `Inputs.dispatch_bytes` an element, a combine 2. Quantising is priced as ahead of
-    the products, so that what a quantised dispatch saves there (T rows instead of T k) is left out.
+    and plan overlap them (`overlaps_micro_batches`) and there is one (`unpaired_share`); recomputation of whole layers
+    or of the whole mixture repeats the forward ones. A dispatch carries `Inputs.dispatch_bytes` an element, a combine
+    2. Quantising is priced as ahead of the products, so that what a quantised dispatch saves there (T rows instead of
+    T k) is left out.
     plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds.
     Source: Megatron-LM, --overlap-moe-expert-parallel-comm; DeepSeek-V3, arXiv:2412.19437, section 3.3.3.
 
@@ -58,12 +59,20 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     share = overlaps_micro_batches(plan, inputs, kind) * overlap_share(inputs)
     of_width = {width: token_messages(plan, inputs, kind, tokens, width) for width in {*inputs.dispatch_bytes}}
     there, back = (of_width[width] for width in inputs.dispatch_bytes)
-    opposite = layer.backward.total
     again = (plan.recompute == Recompute.FULL) + repeated_parts(plan, kind).experts
+    beside = Exchange(
+        "ep",
+        "forward",
+        (*there.dispatch, *there.combine),
+        window=layer.backward.total,
+        share=share,
+        unpaired=unpaired_share(plan) if some(share) else 0.0,
+    )
+    back_again = (*back.dispatch, *back.combine)
     return (
-        Exchange("ep", "forward", (*there.dispatch, *there.combine), window=opposite, share=share),
-        Exchange("ep", "recompute", (*there.dispatch, *there.combine), times=again, window=opposite, share=share),
-        Exchange("ep", "backward", (*back.dispatch, *back.combine), window=layer.forward.total, share=share),
+        beside,
+        beside._replace(phase="recompute", times=again),
+        beside._replace(phase="backward", messages=back_again, window=layer.forward.total),
     )
 
 

@@ -13,7 +13,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.runtime.device import PassSeconds
 
-EXPERT_PRODUCTS = 2, 4
+PRODUCTS_FORWARD, PRODUCTS_BACKWARD = 2, 4
 """Of each expert forward and backward. Source: two products of an expert (three with a gate of its own, which
 frameworks fuse with the first), each with one for the gradient of its input and one for that of its weights."""
 
@@ -87,10 +87,13 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
 def _experts(plan: Layout, inputs: Inputs, block: Experts) -> IssueTime:
     """What the experts of a rank add, where their products are kernels of their own."""
     host = inputs.runtime.host
-    quantising = inputs.runtime.kernels.expert_quantising_kernels
+    quantising, biases = inputs.runtime.kernels.expert_quantising_kernels, inputs.runtime.kernels.expert_bias_kernels
     forward, backward = (
-        host.host_s_per_kernel * (products + inputs.recipe.quantises * apart)
-        for products, apart in zip(EXPERT_PRODUCTS, (quantising.forward, quantising.backward), strict=True)
+        host.host_s_per_kernel * (products + inputs.recipe.quantises * apart + block.bias * added)
+        for products, apart, added in (
+            (PRODUCTS_FORWARD, quantising.forward, biases.forward),
+            (PRODUCTS_BACKWARD, quantising.backward, biases.backward),
+        )
     )
     count = larger(block.count // plan.ep, 1) * (inputs.runtime.kernels.expert_products == "each")
     gathered, sharded = host.host_s_per_gathered_expert, 1.0 * (plan.zero == 3)

@@ -88,6 +88,8 @@ class RuntimeKernels(Spec):
     """One kernel for all experts of a rank (torch._grouped_mm); one product after the other, whose weight gradients are
     added to the gradient buffer (GroupedLinear of Transformer Engine); or one kernel that also computes the activation
     and quantises what it puts out, with the same gradients (cuDNN's grouped products in Transformer Engine)."""
+    expert_bias_kernels: PassCounts = PassCounts(forward=0, backward=0)
+    """That add the output bias of one expert, where each has kernels of its own; none: one kernel adds all."""
     expert_quantising_kernels: PassCounts
     """Of each expert where its products are kernels of their own and a recipe quantises, expert by expert, what goes
     into them: what quantises the inputs and the gradients, and what rearranges the scales of their operands."""
