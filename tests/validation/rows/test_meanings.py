@@ -226,6 +226,9 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("torchtitan", "deepseek_v3_16b, HybridEP", "fused_kernels=hybrid_ep"),
         ("megatron-bridge", "NCCL all-to-all; mock data", "dispatcher=all_to_all"),
         ("megatron-bridge", "NCCL all-to-all beside DeepEP", "dispatcher=fused"),
+        ("megatron-core", "moe_token_dispatcher_type=allgather; DeepEP was slower", "dispatcher=all_gather"),
+        ("megatron-core", "--moe-token-dispatcher-type allgather", "dispatcher=all_gather"),
+        ("megatron-core", "reduce-scatter and allgather of NCCL", ""),
         ("deepspeed", "ZeRO 3 with CPU optimizer offloading", "offloaded=states_and_gradients"),
         ("torchtitan", "AdamW (foreach, one more copy)", "fused_update=false"),
         ("automodel", "", "cross_entropy=eager"),
@@ -369,6 +372,29 @@ def test_a_recipe_has_the_options_that_the_row_lists_and_no_others(
     assert (runtime.communication.dispatcher, runtime.host.graphs) == (dispatcher, graphs)
     assert (runtime.overlap.expert > 0) == overlaps
     assert _bridge(RECIPE + "cpu_offloading_num_layers=20").activations.offloaded_layers == 20
+
+
+@pytest.mark.parametrize(
+    ("runtime_detail", "dispatcher", "kernels"),
+    [
+        ("Megatron-Bridge, alltoall", "all_to_all", []),
+        ("Megatron-Bridge, moe_flex_dispatcher_backend=hybridep", "fused", ["hybrid_ep"]),
+        ("Megatron-Bridge, moe_flex_dispatcher_backend=deepep", "fused", ["deep_ep"]),
+        ("Megatron-Bridge", "fused", ["hybrid_ep", "deep_ep"]),
+    ],
+)
+def test_an_option_of_the_dispatcher_goes_before_those_that_notes_name(
+    runtime_detail: str, dispatcher: str, kernels: list[str]
+) -> None:
+    row = _stranger(
+        runtime="megatron-bridge",
+        runtime_detail=runtime_detail,
+        notes="HybridEP is faster, DeepEP slower than this",
+        moe_experts="8",
+    )
+    behaviours = [each for taken in _taken(row) for each in taken.behaviours]
+    assert {f"dispatcher={dispatcher}"} == {each for each in behaviours if each.startswith("dispatcher")}
+    assert [f"fused_kernels={each}" for each in kernels] == [each for each in behaviours if "kernels" in each]
 
 
 def test_what_a_row_says_that_it_has_not_is_not_taken() -> None:
