@@ -8,6 +8,7 @@ import pytest
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.specs.behaviours import ACTIVATION_FUSION, position_of
 
 HEAD = "from megatron.bridge import AutoBridge\nfrom megatron.bridge.recipes.common import _pretrain_common\n"
 RECIPE = f"""{HEAD}
@@ -53,6 +54,32 @@ def test_helpers_are_followed_where_they_are_called(tmp_path: Path) -> None:
     assert str(question.plan) == "tp2 sp pp4 dp2 zero1 mbs1 m32"
     assert (question.inputs.model.name, question.inputs.job.global_batch) == ("qwen3-8b", 64)
     assert "not read: _pretrain_common (line 14)" in told(question)
+
+
+@pytest.mark.parametrize(
+    ("made", "said", "position"),
+    [
+        ("Qwen/Qwen3-8B", "", "off"),
+        ("Qwen/Qwen3-8B", "True", "on"),
+        ("Qwen/Qwen3-8B", "False", "off"),
+        ("mistralai/Mistral-7B-v0.1", "", "off"),
+        ("meta-llama/Llama-3.1-8B", "", "on"),
+        ("meta-llama/Llama-3.1-8B", "False", "off"),
+    ],
+)
+def test_an_activation_is_fused_where_the_file_or_the_provider_of_the_model_says_so(
+    tmp_path: Path, made: str, said: str, position: str
+) -> None:
+    line = f"    cfg.model.bias_activation_fusion = {said}\n" if said else ""
+    text = RECIPE.replace("Qwen/Qwen3-8B", made).replace("    measured(cfg)\n", f"    measured(cfg)\n{line}")
+    read = imported(tmp_path, text)
+    assert position_of(read.inputs.runtime, ACTIVATION_FUSION) == position
+    assert ("as nothing sets it" in told(read)) == (position == "off" and not said)
+
+
+def test_recipes_for_performance_fuse_activations(tmp_path: Path) -> None:
+    text = RECIPE.replace("recipes.common import _pretrain_common", "perf_recipes.qwen import _pretrain_common")
+    assert position_of(imported(tmp_path, text).inputs.runtime, ACTIVATION_FUSION) == "on"
 
 
 def test_a_degree_that_nothing_says_is_asked_for(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ IDENTITY = (
 """Fields that say what a runtime is and refuses, not how it behaves."""
 PERMUTE_FUSION = "permute_fusion"
 """The switch for fused kernels that sort the rows of experts."""
+ACTIVATION_FUSION = "activation_fusion"
+"""The switch for one kernel that computes biases and activation."""
 LIGER = "liger"
 """The switch for the kernels of Liger in models of transformers."""
 FUSED_EXPERTS = "fused_experts"
@@ -31,7 +33,7 @@ TRAINING_DTYPE, FROZEN = "training_dtype", "frozen"
 _ALIKE = 0.6
 """Share of letters from which on a behaviour is offered for one that is not known."""
 OF_EXPERTS = (PERMUTE_FUSION, FUSED_EXPERTS)
-KERNEL_SWITCHES = (*OF_EXPERTS, LIGER)
+KERNEL_SWITCHES = (*OF_EXPERTS, ACTIVATION_FUSION, LIGER)
 """Switches for faster kernels, the first of models with experts."""
 
 
@@ -186,7 +188,7 @@ def with_kernels_on(inputs: Inputs, switch: str) -> Inputs | None:
     runtime = inputs.runtime
     of_now = runtime.id == runtime.framework and switch in runtime.switches
     lacks = switch in OF_EXPERTS and not inputs.model.is_moe
-    if lacks or not of_now or position_of(runtime, switch) == "on":
+    if lacks or not of_now or position_of(runtime, switch) in ("on", ""):
         return None
     try:
         return inputs.replace(runtime=with_behaviours(runtime, [f"{switch}=on"]))

@@ -16,7 +16,14 @@ from meshwright.launch.settings import can_say, spelled_settings
 from meshwright.layout.plan import Plan
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.many_searches.constraint_costs import DISPATCHER, constrained
-from meshwright.specs.behaviours import FUSED_EXPERTS, PERMUTE_FUSION, position_of, with_behaviours, with_kernels_on
+from meshwright.specs.behaviours import (
+    ACTIVATION_FUSION,
+    FUSED_EXPERTS,
+    PERMUTE_FUSION,
+    position_of,
+    with_behaviours,
+    with_kernels_on,
+)
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_seconds
 
@@ -119,10 +126,13 @@ def _dispatchers(inputs: Inputs) -> Iterator[str]:
 
 
 def _kernels(inputs: Inputs) -> Iterator[str]:
-    """Fused kernels that sort rows, and one for all experts of a rank where the launch of now can choose it."""
+    """Fused activations, fused kernels that sort rows, and one for all experts of a rank where the launch of now can
+    choose it.
+    """
     settings = launch_file(inputs.runtime.launch).settings
-    if with_kernels_on(inputs, PERMUTE_FUSION):
-        yield f"{PERMUTE_FUSION}={ON}"
+    for name in (ACTIVATION_FUSION, PERMUTE_FUSION):
+        if with_kernels_on(inputs, name):
+            yield f"{name}={ON}"
     if with_kernels_on(inputs, FUSED_EXPERTS) and any(FUSES_EXPERTS in each.when for each in settings):
         yield f"{FUSED_EXPERTS}={ON}"
 

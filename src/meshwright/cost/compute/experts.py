@@ -194,7 +194,8 @@ def _between_products(inputs: Inputs, block: Experts, shard: ExpertShard) -> _Be
     grouped_mlp.py).
     """
     traffic, quantised, hidden = inputs.runtime.elementwise_bytes, inputs.quantise_bytes, inputs.model.hidden_size
-    passes, inner, outer = traffic.activation(block), block.bias * shard.width, block.bias * hidden
+    passes, weighed = traffic.activation(block), traffic.weighed_activation
+    inner, outer = block.bias * shard.width, block.bias * hidden
     first, second = traffic.expert_bias, traffic.expert_output_bias
     forward = first.forward * inner + second.forward * outer
     backward = first.backward * inner + second.backward * outer
@@ -205,8 +206,8 @@ def _between_products(inputs: Inputs, block: Experts, shard: ExpertShard) -> _Be
             biases=LayerTraffic(0.0, 1.0 * HALF_BYTES * outer),
         )
     return _BetweenProducts(
-        activation=shard.ffn * (passes.forward + quantised),
-        backward=shard.ffn * passes.backward + quantised * shard.width,
+        activation=shard.ffn * (passes.forward + weighed.forward + quantised),
+        backward=shard.ffn * (passes.backward + weighed.backward) + quantised * shard.width,
         biases=LayerTraffic(forward, backward),
     )
 

@@ -14,9 +14,9 @@ from meshwright.cost.memory.saved import (
     CHOICE_BYTES,
     Saved,
     attention_bytes,
-    clamped_bytes,
     core_bytes,
     expanded_bytes,
+    expert_activation_bytes,
     expert_bytes,
     feed_forward_bytes,
     norm_bytes,
@@ -137,7 +137,7 @@ def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard
     product: Floats = 0.0
     if kind.is_moe:
         experts = expert_shard(plan, inputs, kind)
-        left = product_bytes(inputs, kind.feed_forward.gated) + clamped_bytes(inputs, kind)
+        left = product_bytes(inputs, kind.feed_forward.gated) + expert_activation_bytes(inputs, kind)
         product = experts.rows * experts.ffn * left
     return (
         _where(repeated.core, saved.core + output_bytes(inputs, shard))

@@ -222,7 +222,7 @@ def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     if not kind.is_moe:
         return 0.0 * plan.tp
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
-    inner = _inner_bytes(inputs, block.gated) + clamped_bytes(inputs, kind)
+    inner = _inner_bytes(inputs, block.gated) + expert_activation_bytes(inputs, kind)
     row = inputs.recipe.saved_bytes * hidden + inner * shard.ffn
     if inputs.runtime.activations.weighed_output_bytes:
         return weighing_bytes(plan, inputs, kind) + shard.rows * row
@@ -266,22 +266,25 @@ def product_bytes(inputs: Inputs, gated: bool) -> float:
     2.0
     """
     unfused = gated and not inputs.runtime.activations.fused_activation
-    return HALF_BYTES * unfused + inputs.recipe.saved_bytes
+    return (HALF_BYTES + inputs.runtime.elementwise_bytes.gated_activation_kept) * unfused + inputs.recipe.saved_bytes
 
 
-def clamped_bytes(inputs: Inputs, kind: LayerKind) -> float:
-    """Bytes per element of the FFN that experts keep more where they clamp gate and up in kernels of their own.
+def expert_activation_bytes(inputs: Inputs, kind: LayerKind) -> float:
+    """Bytes per element of the FFN that experts keep more where kernels of their own clamp gate and up, or weigh what
+    the activation leaves.
 
-    Returns bytes. Source: `clamped_activation_kept` of the runtime's element-wise kernels.
+    Returns bytes. Source: `clamped_activation_kept` and `weighed_activation_kept` of the runtime's element-wise
+    kernels.
 
     >>> from meshwright.specs.reading.examples import MIXTRAL
-    >>> clamped_bytes(MIXTRAL, MIXTRAL.model.layer_kinds[0])
+    >>> expert_activation_bytes(MIXTRAL, MIXTRAL.model.layer_kinds[0])
     0.0
     """
     block, fused = kind.feed_forward, inputs.runtime.kernels.expert_products == "fused"
-    if not isinstance(block, Experts) or not (block.gated and block.clamped) or fused:
+    if not isinstance(block, Experts) or not block.gated or fused:
         return 0.0
-    return inputs.runtime.elementwise_bytes.clamped_activation_kept
+    kept = inputs.runtime.elementwise_bytes
+    return kept.weighed_activation_kept + kept.clamped_activation_kept * block.clamped
 
 
 def _inner_bytes(inputs: Inputs, gated: bool) -> float:

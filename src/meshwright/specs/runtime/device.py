@@ -153,6 +153,13 @@ class ElementwiseKernels(Spec):
     """The same where a factor scales rotary positions (YaRN)."""
     gated_activation: PassBytes
     """Per element of the FFN."""
+    gated_activation_kept: ElementBytes = 0
+    """Kept of an unfused one from forward to backward beyond gate, up, the activated gate and the product, per element:
+    up again, where something is added to it."""
+    weighed_activation: PassBytes = PassBytes(forward=0, backward=0)
+    """More of experts whose activation is weighed by the tokens' probabilities in kernels of their own."""
+    weighed_activation_kept: ElementBytes = 0
+    """Kept of it from forward to backward, per element."""
     clamped_activation: PassBytes
     """The same of experts that clamp gate and up."""
     clamped_activation_kept: ElementBytes

@@ -20,6 +20,8 @@ COMPILED = {"yes": "compiled=true", "no": "compiled=false"}
 """What the column `compiled` changes where the runtime has the switch of that name; blank: nothing."""
 UNSWITCHED = {"yes": "elementwise=fused", "no": "elementwise=eager"}
 """The same where it has none."""
+MEGATRON = "megatron"
+"""The family of runtimes whose kernels are fused by hand, whether a row says that nothing is compiled or not."""
 
 
 class RunSetting(Spec):
@@ -76,7 +78,8 @@ def base_runtime(framework: str, compiled: str = "") -> Runtime:
     """
     stand_in = stand_ins().get(framework)
     if not stand_in:
-        return _compiled(read_runtime(framework), compiled)
+        runtime = read_runtime(framework)
+        return runtime if runtime.family == MEGATRON else _compiled(runtime, compiled)
     runtime, without = _compiled(read_runtime(stand_in.runtime), compiled), stand_in.without_rules
     names = {rule.name for rule in runtime.rules}
     for name in (each for each in without if each not in names):
