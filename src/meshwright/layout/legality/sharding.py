@@ -75,6 +75,19 @@ def replicas_beside_tensor(plan: Layout) -> Ruling:
 
 
 @restriction
+def half_needs_shards(plan: Layout, runtime: Runtime) -> Ruling:
+    """Where FSDP alone casts fp32 weights to 2 bytes, and not on one rank, tp and pp need ranks that it shards over."""
+    sharded = plan.dp // plan.dp_replicate * plan.cp > 1
+    casts = runtime.shards_one_rank or runtime.storage.weight_bytes < FP32_BYTES
+    yield sharded | ((plan.tp == 1) & (plan.pp == 1)) | casts
+    yield (
+        f"{runtime.id} trains in fp32 with tp {plan.tp}, pp {plan.pp} where FSDP shards over no ranks (dp {plan.dp}, "
+        f"cp {plan.cp}, dp_replicate {plan.dp_replicate}); nearest dp: {2 * plan.dp_replicate}, or --with "
+        "training_dtype=bf16"
+    )
+
+
+@restriction
 def narrow_moments(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Narrow moments of Adam, and optimizer states in the host's memory, need ZeRO 1 where several ranks hold the same
     weights, of experts or of the rest.
