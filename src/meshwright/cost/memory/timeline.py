@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import cached_property, reduce
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -158,23 +158,13 @@ class MemoryTimeline:
         """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
         place = self.highest(ranks)
         codes = np.array([snapshot.moment for snapshot in self._moments])[place]
-        parts: dict[str, list[Floats]] = {component: [] for component in Peak._fields[1:]}
-        for (component, _), sizes in self._sizes().items():
-            # Under one name at each rank's peak: every size that it has, at the moments that it has it.
-            changes = [index for index, (before, now) in enumerate(pairwise(sizes), start=1) if now is not before]
-            for first, end in pairwise((0, *changes, len(sizes))):
-                if (size := sizes[first]) is not None:
-                    own = _chosen(size, ranks)
-                    parts[component].append(((first <= place) & (place < end)) * own if changes else own)
-        return Peak(codes, *(filled(total(each) if each else 0.0, len(place)) for each in parts.values()))
-
-    def _sizes(self) -> dict[tuple[str, str], list[Floats | None]]:
-        """Of every component and name, the bytes at each moment; None: nothing is allocated."""
-        sizes: dict[tuple[str, str], list[Floats | None]] = {}
-        for index, snapshot in enumerate(self._moments):
-            for name, (component, size) in snapshot.allocated.items():
-                sizes.setdefault((component, name), [None] * len(self._moments))[index] = size
-        return sizes
+        peak = Peak(codes, *np.zeros((len(Peak._fields) - 1, len(place))))
+        for each in np.flatnonzero(np.bincount(place)).tolist():
+            rows = np.flatnonzero(place == each)
+            own = rows if ranks is None else ranks.take(rows)
+            for component, size in self._moments[each].allocated.values():
+                getattr(peak, component)[rows] += spread(size, own)
+        return peak
 
     def events(self, rank: int) -> list[MemoryEvent]:
         """What one rank allocates and releases, in order, without what is of 0 bytes."""
