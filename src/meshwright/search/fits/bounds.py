@@ -113,7 +113,7 @@ def _states(weights: Weights, inputs: Inputs) -> FloatColumn:
         return column(states.parameters + states.gradients + states.optimizer_states)[weights.of_stage]
     if storage.offloads_weights:
         return np.zeros(len(weights.of_stage))
-    _, stored = stage_units(weights.plans, weights.stages, inputs)
+    _, stored = stage_units(weights.each, weights.stages, inputs)
     trained = stored.trained(inputs)
     kept = (storage.weight_bytes + storage.moments_bytes) * trained + HALF_BYTES * (stored.all - trained)
     return column(kept)[weights.of_stage]
