@@ -117,7 +117,7 @@ def layer_by_layer(
     # Parameters of the distinct stages, (k,), and messages of every chosen one.
     (own,), like = distinct_rows(of_stage)
     held = footprints.pipelines.stages.apart(own)
-    plans = of_rows(alone(footprints.pipelines.plans), footprints.pipelines.stages.plan.take(own))
+    plans = of_rows(footprints.pipelines.each, footprints.pipelines.stages.plan.take(own))
     ends = _ends(plans, held, inputs)
     layers = [_Piece(*gathered_layer_parameters(plans, inputs, kind)) for kind in inputs.model.layer_kinds]
     if inputs.freezes_weights:

@@ -13,7 +13,7 @@ from meshwright.cost.memory.in_flight import beside_logits
 from meshwright.cost.memory.stage_parameters import Units, parted_embedding, stage_units
 from meshwright.cost.memory.unit_in_flight import UnitInFlight
 from meshwright.cost.memory.unsharded import stage_chunks
-from meshwright.cost.shapes import Pipelines, alone
+from meshwright.cost.shapes import Pipelines
 from meshwright.distinct import gathered
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.microbatches import microbatch_group
@@ -60,7 +60,7 @@ class UnitStep:
         unsharded: of every distinct stage; None: as `stage_chunks` counts them.
         """
         unsharded = unsharded or stage_chunks(pipelines.plans, pipelines.stages)
-        rows, held = plans.some(stages.plan), (alone(pipelines.plans), pipelines.stages, inputs)
+        rows, held = plans.some(stages.plan), (pipelines.each, pipelines.stages, inputs)
         units, parted = stage_units(*held), parted_embedding(*held)
         whole, stored = (
             each._replace(all=each.all + copy, head=each.head + copy) for each, copy in zip(units, parted, strict=True)
