@@ -72,7 +72,9 @@ def stage_parameters(plans: Layout, stages: Stages, inputs: Inputs) -> StagePara
     last: FloatColumn = stages.head * head
     ends = first + (last + stages.head * predicted)
     dense = _sum(stages.layers, (layer_parameters(plans, inputs, kind) for kind in kinds), stages, ends)
-    experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, 0 * ends)
+    experts = 0 * ends
+    if inputs.model.is_moe:
+        experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, experts)
     matrices = stages.layers @ np.array([_layer_matrices(inputs, kind) for kind in kinds])
     matrices = matrices + stages.embedding + (0 if inputs.model.tied_embeddings else stages.head)
     return StageParameters(
