@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, column
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, column, filled
 from meshwright.cost.comms.data import (
     ShardMessages,
     data_exchange,
@@ -166,7 +166,7 @@ def _messages(
     plans: Layout, inputs: Inputs, pieces: list[_Piece], like: IntColumn, count: int, packing: Packing
 ) -> Iterator[ShardMessages]:
     """Of some pieces of the model, asked at once; like: of every row its stage, of `count` distinct ones."""
-    parts = (np.concatenate([np.broadcast_to(part, count) for part in parts]) for parts in zip(*pieces, strict=True))
+    parts = (np.concatenate([filled(part, count) for part in parts]) for parts in zip(*pieces, strict=True))
     messages = packing(shard_messages(of_rows(plans, np.tile(np.arange(count), len(pieces))), inputs, *parts))
     return (gathered(messages, like + place * count) for place in range(len(pieces)))
 
