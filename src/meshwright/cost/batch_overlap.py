@@ -46,10 +46,11 @@ def overlaps_micro_batches(plan: Layout, inputs: Inputs, kind: LayerKind) -> Boo
     >>> [bool(overlaps_micro_batches(Plan(dp=8, ep=8, pp=2, vpp=vpp), inputs, kind)) for vpp in (1, 2)]
     [False, True]
     """
-    wanted = kind.is_moe and overlap_share(inputs) > 0
+    if not (kind.is_moe and overlap_share(inputs)):
+        return False
     again = (plan.recompute == Recompute.FULL) | (repeated_parts(plan, kind).experts > 0)
     paired = (plan.pp == 1) | (plan.vpp > 1) | _BOTH_WAYS[plan.schedule]
-    return wanted & (plan.ep > 1) & paired & np.logical_not(again)
+    return (plan.ep > 1) & paired & np.logical_not(again)
 
 
 def unpaired_share(plan: Layout) -> Floats:

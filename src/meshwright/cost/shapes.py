@@ -106,12 +106,17 @@ class Weights(NamedTuple):
     """The plans, or the one that all of them are: with its numbers a formula takes less time than with columns."""
 
     @classmethod
-    def of(cls, plans: Plans, stages: Stages) -> Self:
-        """Those of pipelines; plans: shape (p,); stages: theirs, shape (q,)."""
-        degrees = (getattr(plans, name).take(stages.plan) for name in WEIGHTS) if len(plans) > 1 else ()
-        row, index = first_rows(*degrees, *stages.layers.T, stages.stage, stages.embedding * 1, stages.head * 1)
+    def of(cls, plans: Plans, each: Layout, stages: Stages) -> Self:
+        """Those of pipelines; plans: shape (p,); each: the same, or the one that all of them are; stages: theirs, shape
+        (q,), of one plan told apart by their place alone.
+        """
+        row: IntColumn = np.arange(len(stages.plan))
+        index = row
+        if len(plans) > 1:
+            degrees = (getattr(plans, name).take(stages.plan) for name in WEIGHTS)
+            row, index = first_rows(*degrees, *stages.layers.T, stages.stage, stages.embedding * 1, stages.head * 1)
         rows = stages.plan[row]
-        return cls(plans.some(rows), stages.apart(row), index, of_rows(alone(plans), rows))
+        return cls(plans.some(rows), stages.apart(row), index, of_rows(each, rows))
 
 
 class Pipelines(NamedTuple):
@@ -130,6 +135,8 @@ class Pipelines(NamedTuple):
     as deep, shape (q,)."""
     weights: Weights
     """Of their stages."""
+    each: Layout
+    """The plans, or the one that all of them are."""
 
     def of_plans(self, index: IntColumn) -> tuple[Pipelines, Stages]:
         """Those of the chosen plans, and all their stages."""
@@ -156,7 +163,7 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
     """
     distinct, of_plan = distinct_shapes(filling(plans), PIPELINE)
     stages, alike = signature_stages(inputs, distinct, keep_all=keep_all_stages)
-    stages = _with_prediction(stages, inputs)
+    stages, each = _with_prediction(stages, inputs), alone(distinct)
     of_plans, of_stage = stages.spread(of_plan)
     pipelines = Pipelines(
         plans=distinct,
@@ -164,7 +171,8 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
         of_plan=of_plan,
         of_stage=of_stage,
         alike=alike,
-        weights=Weights.of(distinct, stages),
+        weights=Weights.of(distinct, each, stages),
+        each=each,
     )
     return pipelines, of_plans
 

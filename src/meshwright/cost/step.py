@@ -131,14 +131,16 @@ def stage_costs(
     plans: shape (n,), one or more; stages: theirs, as many for each pipeline rank as there are splits to compare;
     times: as in `estimate_plans`. Returns seconds and bytes. Source: `estimate_plans`.
     """
-    each, filled = np.arange(len(plans)), filling(plans)
+    filled = filling(plans)
+    each = alone(filled)
     pipelines = Pipelines(
         plans=filled,
         stages=stages,
-        of_plan=each,
+        of_plan=np.arange(len(plans)),
         of_stage=np.arange(len(stages.plan)),
         alike=np.arange(len(stages.plan)),
-        weights=Weights.of(filled, stages),
+        weights=Weights.of(filled, each, stages),
+        each=each,
     )
     footprints = Footprints.of(plans, pipelines, stages, inputs)
     works = _works(footprints, _units(footprints, times))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, column
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, column, filled
 from meshwright.cost.comms.data import (
     ShardMessages,
     data_exchange,
@@ -34,10 +34,11 @@ from meshwright.cost.memory.parameters import (
     prediction_parameters,
 )
 from meshwright.cost.memory.stage_parameters import parted_embedding
+from meshwright.cost.shapes import alone
 from meshwright.cost.unit import UnitTime, UnitTimes
 from meshwright.distinct import distinct_rows, gathered, spread
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
-from meshwright.layout.plans import Plans
+from meshwright.layout.plans import Layout, of_rows
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 
@@ -56,7 +57,7 @@ class StageWeights(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Parameters of a piece of the model that is gathered as one, of every plan, counts, shape (k,)."""
+    """Parameters of a piece of the model that is gathered as one, counts, scalar or of every stage, shape (k,)."""
 
     dense: Floats
     """Without routed experts."""
@@ -70,9 +71,9 @@ class _Piece(NamedTuple):
         """Those whose gradients are reduced: all, or those of adapters."""
         return self.adapters if inputs.freezes_weights else self.dense + self.experts
 
-    def owned(self, plans: Plans) -> FloatColumn:
-        """Those that a rank stores, shape (k,)."""
-        return column(self.dense / sharding_ranks(plans) + self.experts / expert_sharding_ranks(plans))
+    def owned(self, plans: Layout) -> Floats:
+        """Those that a rank stores, scalar or shape (k,)."""
+        return self.dense / sharding_ranks(plans) + self.experts / expert_sharding_ranks(plans)
 
 
 def once_a_step(
@@ -110,20 +111,20 @@ def layer_by_layer(
     `sharded_exchanges`, `end_exchanges`, `host_copies`.
     """
     inputs, plan, of_stage = footprints.inputs, footprints.stages.plan[chosen], footprints.pipelines.of_stage[chosen]
-    rows, stages = footprints.plans.some(plan), footprints.pipelines.stages.some(of_stage)
+    rows, stages = of_rows(alone(footprints.plans), plan), footprints.pipelines.stages.some(of_stage)
     times = gathers_per_step(rows, inputs, stages.in_flight_micro_batches, stages.stage)
     of_ends = end_gathers(rows, inputs, stages.in_flight_micro_batches, stages.stage)
     # Parameters of the distinct stages, (k,), and messages of every chosen one.
     (own,), like = distinct_rows(of_stage)
     held = footprints.pipelines.stages.apart(own)
-    plans = footprints.pipelines.plans.some(footprints.pipelines.stages.plan[own])
+    plans = of_rows(footprints.pipelines.each, footprints.pipelines.stages.plan.take(own))
     ends = _ends(plans, held, inputs)
     layers = [_Piece(*gathered_layer_parameters(plans, inputs, kind)) for kind in inputs.model.layer_kinds]
     if inputs.freezes_weights:
         adapters = (gathered_adapter_parameters(plans, inputs, kind) for kind in inputs.model.layer_kinds)
         layers = [layer._replace(adapters=count) for layer, count in zip(layers, adapters, strict=True)]
     pieces = [*(_Piece(each, ends=each) for each in ends.values()), *layers]
-    messages = _messages(plans, inputs, pieces, like, packing)
+    messages = _messages(plans, inputs, pieces, like, len(own), packing)
     # What may hide them, and the exchanges.
     shape, unsharded = footprints.shapes.of_plan[plan], unsharded_share(rows, inputs)
     passes = [_passes(unit, shape) for unit in units.layers]
@@ -135,25 +136,25 @@ def layer_by_layer(
         often, windows = times if name == "embedding" else of_ends, around.get(name, NOTHING)
         whole = parameters[like]
         reduced = whole * (not inputs.freezes_weights)
-        owned = _Piece(parameters).owned(plans)[like]
+        owned = spread(_Piece(parameters).owned(plans), like)
         exchanges = end_exchanges(inputs, next(messages), whole, reduced, often, windows)
         copies = host_copies(rows, inputs, owned, often, windows)
         yield StageWeights(name, 1, (*exchanges, *copies))
     for index, (kind, layer) in enumerate(zip(inputs.model.layer_kinds, layers, strict=True)):
-        counts = column(layer.dense + layer.experts)[like], column(layer.reduced(inputs))[like]
+        counts = spread(layer.dense + layer.experts, like), spread(layer.reduced(inputs), like)
         exchanges = sharded_exchanges(inputs, next(messages), *counts, *passes[index], unsharded, times)
-        (forward, backward), owned = passes[index], layer.owned(plans)[like]
+        (forward, backward), owned = passes[index], spread(layer.owned(plans), like)
         copies = host_copies(rows, inputs, owned, times, Windows(forward, backward, backward), unsharded)
         yield StageWeights(kind.name, stages.layers[:, index], (*exchanges, *copies))
 
 
-def _ends(plans: Plans, stages: Stages, inputs: Inputs) -> dict[str, FloatColumn]:
+def _ends(plans: Layout, stages: Stages, inputs: Inputs) -> dict[str, FloatColumn]:
     """Parameters of embedding, final norm and head, together or apart, and of positions that are left to the root unit,
     of every stage, shape (k,).
     """
     ends = gathered_end_parameters(plans, inputs)
-    root, first = (stages.embedding * column(each)[stages.plan] for each in (ends.root, ends.embedding))
-    last = stages.head * column(ends.head + prediction_parameters(plans, inputs))[stages.plan]
+    root, first = (stages.embedding * spread(each, stages.plan) for each in (ends.root, ends.embedding))
+    last = stages.head * spread(ends.head + prediction_parameters(plans, inputs), stages.plan)
     positions = {"positions": root} if root.any() else {}
     if inputs.gathers_ends_apart:
         return positions | {"embedding": first, "head": last}
@@ -162,12 +163,11 @@ def _ends(plans: Plans, stages: Stages, inputs: Inputs) -> dict[str, FloatColumn
 
 
 def _messages(
-    plans: Plans, inputs: Inputs, pieces: list[_Piece], like: IntColumn, packing: Packing
+    plans: Layout, inputs: Inputs, pieces: list[_Piece], like: IntColumn, count: int, packing: Packing
 ) -> Iterator[ShardMessages]:
-    """Of some pieces of the model, asked at once; like: of every row its plan."""
-    count = len(plans)
-    parts = (np.concatenate([np.broadcast_to(part, count) for part in parts]) for parts in zip(*pieces, strict=True))
-    messages = packing(shard_messages(plans.some(np.tile(np.arange(count), len(pieces))), inputs, *parts))
+    """Of some pieces of the model, asked at once; like: of every row its stage, of `count` distinct ones."""
+    parts = (np.concatenate([filled(part, count) for part in parts]) for parts in zip(*pieces, strict=True))
+    messages = packing(shard_messages(of_rows(plans, np.tile(np.arange(count), len(pieces))), inputs, *parts))
     return (gathered(messages, like + place * count) for place in range(len(pieces)))
 
 

@@ -9,8 +9,8 @@ doi:10.1198/10618600152628059); what is in common varies in proportion to how li
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -39,6 +39,9 @@ doi:10.1080/01621459.1989.10478852)."""
 
 DIGITS = 12
 """To which a bias and a width are rounded: the last ones of a solution depend on how many threads solve."""
+
+KEPT = 8
+"""Residuals whose cells are kept ready: of both quantities, read either way, and of what leaves a source out."""
 
 MEDIAN = NormalDist().inv_cdf(0.75)
 """What half of the draws of a normal distribution stay within, in standard deviations."""
@@ -147,11 +150,12 @@ def of_a_new_source(like: Likeness, known: Residuals) -> Predictive:
     stay below. That these widths add up as squares is an approximation. Source: best linear unbiased prediction,
     Henderson 1975.
     """
-    cells = known.cells
-    shared = common_covariance([*cells, like], known)
-    weights = np.linalg.solve(shared[:-1, :-1] + own_covariance(cells), shared[:-1, -1])
+    cells, question = known.cells, labelled([like], known.cells)
+    shared = common_covariance(_cells(known), question, known)[:, 0]
+    weights = np.linalg.solve(_covariance(known), shared)
     bias = float(weights @ np.array([cell.mean for cell in cells]))
-    common = float(shared[-1, -1] - weights @ shared[:-1, -1]) + _unseen_variance(like, known)
+    common = float(common_covariance(question, question, known)[0, 0] - weights @ shared)
+    common += _unseen_variance(like, known)
     degrees = _degrees(like, known)
     tails = max(1.0, student(TAILS) / student(degrees)) ** 2 - 1
     common += tails * (known.between.source * spread(cells, like, COMMON["source"])) ** 2
@@ -203,17 +207,41 @@ def _weighted_mean(cells: Sequence[Cell], parent: float, weight: float) -> float
     return total / (sum(weights) + weight) if cells or weight else 0.0
 
 
-def common_effects(
-    labelled: Sequence[Cell | Likeness], cells: Sequence[Cell], names: Sequence[str] = EFFECTS
-) -> FloatColumn:
-    """For each label of `names`, the product of both spreads where two are equal, else 0, over the weight of a source:
-    (len(names), n, n).
+class Labelled(NamedTuple):
+    """Cells or a question, with how like runs spread."""
+
+    each: Sequence[Cell | Likeness]
+    spreads: Mapping[tuple[str, ...], FloatColumn]
+    """By the labels of `COMMON`; each of shape (n,)."""
+
+
+def labelled(each: Sequence[Cell | Likeness], cells: Sequence[Cell]) -> Labelled:
+    """Some of them; cells: whose runs tell how like ones spread."""
+    return Labelled(each, {levels: _spreads(cells, each, levels) for levels in set(COMMON.values())})
+
+
+@lru_cache(maxsize=KEPT)
+def _cells(known: Residuals) -> Labelled:
+    return labelled(known.cells, known.cells)
+
+
+@lru_cache(maxsize=KEPT)
+def _covariance(known: Residuals) -> FloatColumn:
+    """Of the means of cells: shape (n, n)."""
+    return common_covariance(_cells(known), _cells(known), known) + own_covariance(known.cells)
+
+
+def common_effects(rows: Labelled, columns: Labelled, names: Sequence[str] = EFFECTS) -> FloatColumn:
+    """For each label of `names`, the product of both spreads where two are equal, else 0, over the weight of the
+    column's source: (len(names), n, m).
     """
-    scales = {levels: _spreads(cells, labelled, levels) for levels in {COMMON[name] for name in names}}
-    labels = {name: _numbered(_label(each, name) for each in labelled) for name in names}
-    outer = {name: np.outer(scales[COMMON[name]], scales[COMMON[name]]) for name in names}
-    outer["source"] /= [each.weight if isinstance(each, Cell) else 1.0 for each in labelled]
-    return np.array([(labels[name][:, None] == labels[name]) * outer[name] for name in names])
+    parts = []
+    for name in names:
+        labels = _numbered(_label(each, name) for each in (*rows.each, *columns.each))
+        equal = labels[: len(rows.each), None] == labels[len(rows.each) :]
+        parts.append(equal * np.outer(rows.spreads[COMMON[name]], columns.spreads[COMMON[name]]))
+    parts[names.index("source")] /= [each.weight if isinstance(each, Cell) else 1.0 for each in columns.each]
+    return np.array(parts)
 
 
 def _numbered(labels: Iterable[str]) -> IntColumn:
@@ -229,10 +257,10 @@ def _label(each: Cell | Likeness, name: str) -> str:
     return str(getattr(each, name))
 
 
-def common_covariance(labelled: Sequence[Cell | Likeness], known: Residuals) -> FloatColumn:
-    """Covariance of what cells and a question have in common: shape (n, n)."""
+def common_covariance(rows: Labelled, columns: Labelled, known: Residuals) -> FloatColumn:
+    """Covariance of what cells and questions have in common: shape (n, m)."""
     variances = np.array([getattr(known.between, name) ** 2 for name in EFFECTS])
-    shared: FloatColumn = np.tensordot(variances, common_effects(labelled, known.cells), axes=1)
+    shared: FloatColumn = np.tensordot(variances, common_effects(rows, columns), axes=1)
     return shared
 
 

@@ -32,8 +32,8 @@ KINDS = {
     "device": lambda memory: memory.device,
 }
 """What is predicted for each kind of measured memory."""
-PIECE = 16
-"""Questions that are handed out at once: a tenth of a second of work."""
+PIECE = 64
+"""Questions that are handed out at once, a fifth of a second of work: what they share goes to a process once."""
 
 
 @dataclass(frozen=True)

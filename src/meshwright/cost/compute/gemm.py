@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, Ints, Numbers, larger, smaller
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, larger, smaller
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import GemmConstants, NumberFormat, TileConstants
-from meshwright.specs.precision import HALF_BYTES
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 TILES = np.array(
     [(128, 256), (256, 128), (256, 256), (128, 128), (64, 256), (256, 64), (128, 64), (64, 128), (128, 192), (192, 128)]
@@ -81,10 +82,9 @@ def _tile_time(
     constants: GemmConstants,
     tile: TileConstants,
 ) -> Floats:
-    # Two axes more than the shapes have, in front: split-K and tile shapes, so that all below is (3, 10, n).
-    more = (1,) * np.broadcast(m, n, k, groups).ndim
-    per_wave = _wave_seconds(peak_flops / accelerator.multiprocessors, constants.efficiency, tile.tile_size)
-    bm, bn, wave, split, summed = (sizes.reshape(-1, *more) for sizes in (*TILES.T, per_wave, SPLITS, SUMMED))
+    per_multiprocessor = peak_flops / accelerator.multiprocessors
+    axes = np.broadcast(m, n, k, groups).ndim
+    bm, bn, wave, split, summed = _tile_columns(per_multiprocessor, constants.efficiency, tile.tile_size, axes)
     # Tiles of each multiprocessor, and waves of them with a soft last one.
     tiles = groups * np.ceil(m / bm) * np.ceil(n / bn) / accelerator.multiprocessors
     load = split[:, None] * tiles
@@ -93,17 +93,31 @@ def _tile_time(
     fastest = np.minimum.reduce(waves * wave, axis=1) * (k / split + tile.prologue_k)
     bandwidth = accelerator.memory_bandwidth * constants.memory_efficiency
     # Partial sums of split-K are written and read in fp32.
-    reduction = 1.0 * summed * groups * m * n * 8 / bandwidth
+    reduction = summed * (2 * FP32_BYTES * groups * m * n / bandwidth)
     seconds: FloatColumn = np.minimum.reduce(fastest + reduction)
     return seconds
 
 
+class _TileColumns(NamedTuple):
+    """What is tried for a product, with as many axes of one behind as its sizes have."""
+
+    bm: IntColumn
+    """Of a tile, shape (10, ...)."""
+    bn: IntColumn
+    wave: FloatColumn
+    """Seconds of a wave for each of k, shape (10, ...)."""
+    split: IntColumn
+    """Parts of k, shape (3, ...)."""
+    summed: IntColumn
+    """Partial sums of an output, shape (3, ...)."""
+
+
 @lru_cache(maxsize=64)
-def _wave_seconds(peak_flops: float, efficiency: float, tile_size: float) -> FloatColumn:
-    """Seconds of a wave for each of k by tile shape, (10,); peak_flops: of one multiprocessor."""
+def _tile_columns(peak_flops: float, efficiency: float, tile_size: float, axes: int) -> _TileColumns:
+    """peak_flops: of one multiprocessor; axes: a count."""
     bm, bn = TILES.T
     # Reuse of a tile, elements, and the efficiency that falls on small tiles.
     size = bm * bn / (bm + bn)
     reached = efficiency * (1 + tile_size / REFERENCE_TILE) / (1 + tile_size / size)
-    seconds: FloatColumn = 2 * bm * bn / (peak_flops * smaller(1.0, reached))
-    return seconds
+    wave = 2 * bm * bn / (peak_flops * smaller(1.0, reached))
+    return _TileColumns(*(each.reshape(-1, *(1,) * axes) for each in (bm, bn, wave, SPLITS, SUMMED)))

@@ -58,6 +58,8 @@ def expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     >>> int(expert_parameters(Plan(dp=8, ep=8), MIXTRAL, MIXTRAL.model.layer_kinds[0]))  # 3 x 4096 x 14336
     176160768
     """
+    if not kind.is_moe:
+        return 0
     whole = sum(weight.elements for weight in layer_weights(inputs.model, kind) if weight.part == "experts")
     return whole // (plan.ep * plan.etp)
 

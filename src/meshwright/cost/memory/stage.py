@@ -198,7 +198,7 @@ def stage_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans,
     steps = stage_steps(stages, pipelines, runs, plans, inputs)
     # Communicators once for each pipeline; then of every stage, (r,).
     communicators = (
-        column(communicator_bytes(alone(pipelines.plans), inputs)).take(pipelines.stages.plan).take(pipelines.of_stage)
+        column(communicator_bytes(pipelines.each, inputs)).take(pipelines.stages.plan).take(pipelines.of_stage)
     )
     return StageMemory(
         inputs=inputs,

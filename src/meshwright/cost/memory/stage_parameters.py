@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, column
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, column, larger, where
 from meshwright.cost.memory.adapter_parameters import adapter_parameters
 from meshwright.cost.memory.parameters import (
     EndParameters,
@@ -25,7 +25,7 @@ from meshwright.cost.memory.parameters import (
 from meshwright.cost.shard import dense_block
 from meshwright.distinct import spread
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
-from meshwright.layout.plans import Layout, Plans
+from meshwright.layout.plans import Layout
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -59,6 +59,7 @@ def stage_parameters(plans: Layout, stages: Stages, inputs: Inputs) -> StagePara
 
     >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.layout.plans import Plans
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> pipelines, _ = pipelines_of(Plans.of([Plan(pp=2)]), LLAMA, keep_all_stages=True)
     >>> counts = stage_parameters(pipelines.plans, pipelines.stages, LLAMA)
@@ -71,7 +72,9 @@ def stage_parameters(plans: Layout, stages: Stages, inputs: Inputs) -> StagePara
     last: FloatColumn = stages.head * head
     ends = first + (last + stages.head * predicted)
     dense = _sum(stages.layers, (layer_parameters(plans, inputs, kind) for kind in kinds), stages, ends)
-    experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, 0 * ends)
+    experts = 0 * ends
+    if inputs.model.is_moe:
+        experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, experts)
     matrices = stages.layers @ np.array([_layer_matrices(inputs, kind) for kind in kinds])
     matrices = matrices + stages.embedding + (0 if inputs.model.tied_embeddings else stages.head)
     return StageParameters(
@@ -93,6 +96,7 @@ def stage_adapters(plans: Layout, stages: Stages, inputs: Inputs, ranks: Ints) -
 
     >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.layout.plans import Plans
     >>> from meshwright.specs.reading.examples import LLAMA_LORA
     >>> pipelines, _ = pipelines_of(Plans.of([Plan()]), LLAMA_LORA, keep_all_stages=True)
     >>> float(stage_adapters(pipelines.plans, pipelines.stages, LLAMA_LORA, 1).sum())
@@ -164,7 +168,7 @@ def _within(count: Floats, most: Ints) -> Floats:
     return np.minimum(np.maximum(count, 0), most)
 
 
-def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Units]:
+def stage_units(plans: Layout, stages: Stages, inputs: Inputs) -> tuple[Units, Units]:
     """The units of every stage, whole and as the fullest rank stores them.
 
     Routed experts are divided over the ranks that hold the same ones, all else over the sharding group; nothing is
@@ -172,8 +176,8 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
     stages: of the plans, shape (r,). Returns counts, shape (r,). Source: `sharded_layer_parameters`,
     `sharded_expert_parameters`.
     """
-    shards = np.where(plans.zero > 1, sharding_ranks(plans), 1)
-    holders = np.where(plans.zero > 1, expert_sharding_ranks(plans), 1)
+    shards = where(plans.zero > 1, sharding_ranks(plans), 1)
+    holders = where(plans.zero > 1, expert_sharding_ranks(plans), 1)
     kinds, predicted = inputs.model.layer_kinds, prediction_parameters(plans, inputs)
     experts = [sharded_expert_parameters(plans, inputs, kind, holders) for kind in kinds]
     dense = [sharded_layer_parameters(plans, inputs, kind, shards) for kind in kinds]
@@ -186,7 +190,7 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
         expert_parameters(plans, inputs, kind) * splits_experts(plans, inputs, kind, holders) * 1.0 for kind in kinds
     ]
     product = largest_layer(stages, [product_parameters(plans, inputs, kind) for kind in kinds])
-    chunks = plans.vpp[stages.plan]
+    chunks = spread(plans.vpp, stages.plan)
     units = _units(stages, chunks, stored, sharded_end_parameters(plans, inputs, shards), predicted / shards, split)
     if inputs.freezes_weights:
         units = units._replace(adapters=stage_adapters(plans, stages, inputs, shards))
@@ -194,7 +198,7 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
     return gathered._replace(product=product), units
 
 
-def _gathered_ends(plans: Plans, inputs: Inputs) -> EndParameters:
+def _gathered_ends(plans: Layout, inputs: Inputs) -> EndParameters:
     """The ends as a rank gathers them: its share of the vocabulary, or all of it."""
     ends = end_parameters(plans, inputs)
     if not inputs.runtime.sharding.gathers_whole_ends:
@@ -202,27 +206,27 @@ def _gathered_ends(plans: Plans, inputs: Inputs) -> EndParameters:
     return EndParameters(*(plans.tp * each for each in ends))
 
 
-def parted_embedding(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[FloatColumn, FloatColumn]:
+def parted_embedding(plans: Layout, stages: Stages, inputs: Inputs) -> tuple[FloatColumn, FloatColumn]:
     """`parted_embedding_parameters` of every stage with both ends, whole and as the fullest rank stores them.
 
     stages: of the plans, shape (r,). Returns counts, shape (r,).
     """
-    shards = np.where(plans.zero > 1, sharding_ranks(plans), 1)
+    shards = where(plans.zero > 1, sharding_ranks(plans), 1)
     both = stages.embedding & stages.head
-    whole, stored = (both * column(parted_embedding_parameters(plans, inputs, n))[stages.plan] for n in (1, shards))
+    whole, stored = (both * spread(parted_embedding_parameters(plans, inputs, n), stages.plan) for n in (1, shards))
     return whole, stored
 
 
 def _units(
     stages: Stages,
-    chunks: IntColumn,
+    chunks: Ints,
     layers: list[Floats],
     ends: EndParameters,
     predicted: Floats,
     split: list[Floats],
 ) -> Units:
-    embedding: FloatColumn = stages.embedding * column(ends.embedding)[stages.plan]
-    head: FloatColumn = stages.head * column(ends.head + predicted)[stages.plan]
+    embedding: FloatColumn = stages.embedding * spread(ends.embedding, stages.plan)
+    head: FloatColumn = stages.head * spread(ends.head + predicted, stages.plan)
     every = _sum(stages.layers, layers, stages, embedding + head)
     last, first = (
         _sum(of_chunk, layers, stages, 0 * head) for of_chunk in (stages.last_chunk_layers, stages.first_chunk_layers)
@@ -233,7 +237,7 @@ def _units(
         layer=largest_layer(stages, layers),
         last_chunk=last,
         first_chunk=first,
-        chunk_between=(every - (embedding + head) - last - first) / np.maximum(chunks - 2, 1),
+        chunk_between=(every - (embedding + head) - last - first) / larger(chunks - 2, 1),
         embedding=embedding,
         head=head,
         split_experts=largest_layer(stages, split),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import cached_property, reduce
-from itertools import pairwise, takewhile
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -95,7 +95,7 @@ class MemoryTimeline:
 
         component: a field of `Peak`; size: bytes, scalar or array (r,).
         """
-        self._allocated[name] = _Allocation(component, size)
+        self._allocated[name] = component, size
 
     def free(self, *names: str) -> None:
         """Release all that is allocated under these names."""
@@ -117,10 +117,13 @@ class MemoryTimeline:
 
     def _sum(self) -> Floats:
         """All that is allocated, in the order of the names; up to the first that has changed it is known."""
-        sizes = [each.size for each in self._allocated.values()]
-        alike = takewhile(lambda pair: pair[0][0] is pair[1], zip(self._sums, sizes, strict=False))
-        del self._sums[len(list(alike)) :]
-        for size in sizes[len(self._sums) :]:
+        known = 0
+        for (before, _), (_, size) in zip(self._sums, self._allocated.values(), strict=False):
+            if before is not size:
+                break
+            known += 1
+        del self._sums[known:]
+        for _, size in islice(self._allocated.values(), known, None):
             self._sums.append((size, self._sums[-1][1] + size if self._sums else size))
         return self._sums[-1][1]
 
@@ -128,7 +131,7 @@ class MemoryTimeline:
         """Free bytes of no use now."""
         if self._beside_logits is None:
             return 0.0
-        logits = [each.size for each in self._allocated.values() if each.component == "logits"]
+        logits = [size for component, size in self._allocated.values() if component == "logits"]
         return np.where(total(logits) > 0, self._beside_logits, 0.0) if logits else 0.0
 
     def highest(self, ranks: IntColumn | None = None) -> IntColumn:
@@ -158,36 +161,29 @@ class MemoryTimeline:
         """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
         place = self.highest(ranks)
         codes = np.array([snapshot.moment for snapshot in self._moments])[place]
-        parts: dict[str, list[Floats]] = {component: [] for component in Peak._fields[1:]}
-        for (component, _), sizes in self._sizes().items():
-            # Under one name at each rank's peak: every size that it has, at the moments that it has it.
-            changes = [index for index, (before, now) in enumerate(pairwise(sizes), start=1) if now is not before]
-            for first, end in pairwise((0, *changes, len(sizes))):
-                if (size := sizes[first]) is not None:
-                    own = _chosen(size, ranks)
-                    parts[component].append(((first <= place) & (place < end)) * own if changes else own)
-        return Peak(codes, *(filled(total(each) if each else 0.0, len(place)) for each in parts.values()))
-
-    def _sizes(self) -> dict[tuple[str, str], list[Floats | None]]:
-        """Of every component and name, the bytes at each moment; None: nothing is allocated."""
-        sizes: dict[tuple[str, str], list[Floats | None]] = {}
-        for index, snapshot in enumerate(self._moments):
-            for name, (component, size) in snapshot.allocated.items():
-                sizes.setdefault((component, name), [None] * len(self._moments))[index] = size
-        return sizes
+        peak = Peak(codes, *np.zeros((len(Peak._fields) - 1, len(place))))
+        for each in np.flatnonzero(np.bincount(place)).tolist():
+            rows = np.flatnonzero(place == each)
+            own = rows if ranks is None else ranks.take(rows)
+            for component, size in self._moments[each].allocated.values():
+                getattr(peak, component)[rows] += spread(size, own)
+        return peak
 
     def events(self, rank: int) -> list[MemoryEvent]:
         """What one rank allocates and releases, in order, without what is of 0 bytes."""
-        events, before, allocated = [], dict[str, _Allocation](), 0.0
+        events, before, allocated = [], dict[str, tuple[str, float]](), 0.0
         for snapshot in self._moments:
             if not np.broadcast_to(snapshot.total, self._ranks)[rank]:
                 continue
-            now = {name: each.of(rank, self._ranks) for name, each in snapshot.allocated.items()}
+            now = {
+                name: (component, float(np.broadcast_to(size, self._ranks)[rank]))
+                for name, (component, size) in snapshot.allocated.items()
+            }
             names = dict.fromkeys((*before, *now))
-            changes = [(name, float(now.get(name, _NOTHING).size - before.get(name, _NOTHING).size)) for name in names]
+            changes = [(name, now.get(name, _NOTHING)[1] - before.get(name, _NOTHING)[1]) for name in names]
             for name, size in sorted(changes, key=lambda change: change[1]):
                 allocated += size
-                component = (now.get(name) or before[name]).component
+                component, _ = now.get(name) or before[name]
                 if size:
                     event = MemoryEvent(
                         moment=snapshot.moment, component=component, name=name, size=size, allocated=allocated
@@ -197,15 +193,9 @@ class MemoryTimeline:
         return events
 
 
-class _Allocation(NamedTuple):
-    component: str
-    size: Floats
-
-    def of(self, rank: int, ranks: int) -> _Allocation:
-        return _Allocation(self.component, float(np.broadcast_to(self.size, ranks)[rank]))
-
-
-_NOTHING = _Allocation("", 0.0)
+_Allocation: TypeAlias = tuple[str, Floats]
+"""A component and its bytes."""
+_NOTHING = ("", 0.0)
 
 
 def _chosen(size: Floats, ranks: IntColumn | None) -> Floats:

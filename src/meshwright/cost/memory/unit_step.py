@@ -60,7 +60,7 @@ class UnitStep:
         unsharded: of every distinct stage; None: as `stage_chunks` counts them.
         """
         unsharded = unsharded or stage_chunks(pipelines.plans, pipelines.stages)
-        rows, held = plans.some(stages.plan), (pipelines.plans, pipelines.stages, inputs)
+        rows, held = plans.some(stages.plan), (pipelines.each, pipelines.stages, inputs)
         units, parted = stage_units(*held), parted_embedding(*held)
         whole, stored = (
             each._replace(all=each.all + copy, head=each.head + copy) for each, copy in zip(units, parted, strict=True)

@@ -68,8 +68,8 @@ def _degrees_of_heads(heads: int, tp: int) -> list[int]:
 def context_parallel_halves(plan: Layout, job: Job) -> Ruling:
     """2 x cp divides the sequence: every rank takes a piece from the front and one from the back."""
     sequence = job.sequence_length
-    degrees = [1, *(cp for cp in divisors(sequence) if sequence % (2 * cp) == 0)]
     yield (plan.cp == 1) | (sequence % (2 * plan.cp) == 0)
+    degrees = [1, *(cp for cp in divisors(sequence) if sequence % (2 * cp) == 0)]
     yield (
         f"sequence length {sequence} is not divisible by 2 x cp {plan.cp}: every rank takes a piece from the front and "
         f"one from the back; {change('cp', plan.cp, degrees)}"

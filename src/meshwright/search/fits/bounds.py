@@ -15,7 +15,7 @@ from meshwright.cost.memory.stage_parameters import stage_units
 from meshwright.cost.memory.states import stage_states
 from meshwright.cost.routing import hottest_over_mean
 from meshwright.cost.runs import Runs
-from meshwright.cost.shapes import Pipelines, Weights
+from meshwright.cost.shapes import Pipelines, Weights, alone
 from meshwright.cost.unit import micro_batch_shapes
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
@@ -91,7 +91,7 @@ def unfit_stages(plans: Plans, stages: Stages, inputs: Inputs) -> BoolColumn:
 
     plans: shape (n,), micro-batches as `filling` leaves them; stages: that they could have, shape (r,).
     """
-    allocated = _states(Weights.of(plans, stages), inputs) + inputs.runtime.memory.workspace_bytes
+    allocated = _states(Weights.of(plans, alone(plans), stages), inputs) + inputs.runtime.memory.workspace_bytes
     communicators = column(communicator_bytes(plans, inputs))
     return _least_grows(plans, inputs)[stages.plan] & _surely_unfit(allocated, communicators[stages.plan], inputs)
 
@@ -113,7 +113,7 @@ def _states(weights: Weights, inputs: Inputs) -> FloatColumn:
         return column(states.parameters + states.gradients + states.optimizer_states)[weights.of_stage]
     if storage.offloads_weights:
         return np.zeros(len(weights.of_stage))
-    _, stored = stage_units(weights.plans, weights.stages, inputs)
+    _, stored = stage_units(weights.each, weights.stages, inputs)
     trained = stored.trained(inputs)
     kept = (storage.weight_bytes + storage.moments_bytes) * trained + HALF_BYTES * (stored.all - trained)
     return column(kept)[weights.of_stage]

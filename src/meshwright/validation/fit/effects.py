@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import FloatColumn
-from meshwright.specs.predictive import TAILS, common_effects, own_covariance
+from meshwright.specs.predictive import TAILS, common_effects, labelled, own_covariance
 from meshwright.specs.residuals import EFFECTS, Between, Cell
 
 ROUNDS = 300
@@ -38,7 +38,8 @@ def effects(cells: Sequence[Cell], names: Sequence[str] = EFFECTS, off_zero: boo
     Returns shares, and weights without unit.
     """
     cells = [cell._replace(weight=1.0) for cell in cells]
-    parts, own, prior = common_effects(cells, cells, names), own_covariance(cells), float(off_zero)
+    known, prior = labelled(cells, cells), float(off_zero)
+    parts, own = common_effects(known, known, names), own_covariance(cells)
     source = names.index("source")
     means, sources = np.array([cell.mean for cell in cells]), _sources(parts[source])
     variances: FloatColumn = np.full(len(names), FIRST**2)

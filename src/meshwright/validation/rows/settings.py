@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Sequence
 from functools import cache
@@ -140,12 +139,8 @@ def behaviours_of(row: Row) -> tuple[str, str]:
 
 @cache
 def _behaviours_of(*values: str, has_experts: bool) -> str:
-    fields = _runtime_of(*values).model_dump(mode="json", exclude={*IDENTITY})
-    if not has_experts:
-        fields["communication"] = {
-            key: value for key, value in fields["communication"].items() if key not in FOR_EXPERTS
-        }
-    return json.dumps(fields, sort_keys=True)
+    unread = {} if has_experts else {"communication": {*FOR_EXPERTS}}
+    return _runtime_of(*values).model_dump_json(exclude={**dict.fromkeys(IDENTITY, True), **unread})
 
 
 def _with_settings(runtime: Runtime, settings: Sequence[RunSetting]) -> Runtime:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import combinations
+from itertools import combinations, groupby
+from operator import attrgetter
 from statistics import median
 from typing import NamedTuple
 
@@ -129,7 +130,8 @@ def _recommended(runs: list[Outcome], predicted: FloatColumn) -> int:
     cases = [each.case for each in runs if each.case]
     sure = np.array([each.estimate.fit.probability if each.estimate else 1.0 for each in runs if each.case])
     none = np.zeros(len(cases), dtype=bool)
-    points = np.concatenate([complexity(Plans.of([each.plan]), each.inputs) for each in cases])
+    asked = groupby(cases, key=attrgetter("inputs"))
+    points = np.concatenate([complexity(Plans.of(each.plan for each in same), inputs) for inputs, same in asked])
     ranks = Ranks(
         verdict=none.astype(np.int64),
         time_s=predicted,
