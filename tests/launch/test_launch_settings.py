@@ -27,6 +27,7 @@ from strategies import dense_model, latent, llama_8b, question, with_experts
 LLAMA = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")
 EXPERTS = with_experts(LLAMA, 64)
 GATED = question(read_model("qwen1.5-moe-a2.7b"), "8x8:h100")
+UNFUSED_ROPE = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, ["rope_fusion=off"]))
 UNFUSED_ACTIVATION = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, ["activation_fusion=off"]))
 UNFUSED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["permute_fusion=off"]))
 OVERLAPPED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["overlap.expert=0.66"]))
@@ -138,6 +139,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("expert_tensor_degree", (EXPERTS, {"tp": 2}), (EXPERTS, {"tp": 2, "etp": 2}), "--expert-tensor-parallel-size 1"),
     ("expert_dispatcher", (EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall: the dispatcher"),
     ("unfused_activation", (UNFUSED_ACTIVATION, {}), (LLAMA, {}), "--no-bias-swiglu-fusion: activations are priced"),
+    ("unfused_rope", (UNFUSED_ROPE, {}), (LLAMA, {}), "--no-rope-fusion: rotary positions are priced"),
     ("permute_fusion", (EXPERTS, {"ep": 8}), (UNFUSED, {"ep": 8}), "--moe-permute-fusion: fused kernels sort"),
     (
         "fused_experts",

@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
-from meshwright.specs.behaviours import ACTIVATION_FUSION, position_of
+from meshwright.specs.behaviours import ACTIVATION_FUSION, ROPE_FUSION, position_of
 
 HEAD = "from megatron.bridge import AutoBridge\nfrom megatron.bridge.recipes.common import _pretrain_common\n"
 RECIPE = f"""{HEAD}
@@ -74,12 +74,25 @@ def test_an_activation_is_fused_where_the_file_or_the_provider_of_the_model_says
     text = RECIPE.replace("Qwen/Qwen3-8B", made).replace("    measured(cfg)\n", f"    measured(cfg)\n{line}")
     read = imported(tmp_path, text)
     assert position_of(read.inputs.runtime, ACTIVATION_FUSION) == position
-    assert ("as nothing sets it" in told(read)) == (position == "off" and not said)
+    assert ("bias_activation_fusion is off" in told(read)) == (position == "off" and not said)
+
+
+@pytest.mark.parametrize(
+    ("made", "said", "position"),
+    [("Qwen/Qwen3-8B", "", "off"), ("Qwen/Qwen3-8B", "True", "on"), ("meta-llama/Llama-3.1-8B", "", "on")],
+)
+def test_rotary_positions_are_fused_where_the_file_or_the_provider_says_so(
+    tmp_path: Path, made: str, said: str, position: str
+) -> None:
+    line = f"    cfg.model.apply_rope_fusion = {said}\n" if said else ""
+    text = RECIPE.replace("Qwen/Qwen3-8B", made).replace("    measured(cfg)\n", f"    measured(cfg)\n{line}")
+    assert position_of(imported(tmp_path, text).inputs.runtime, ROPE_FUSION) == position
 
 
 def test_recipes_for_performance_fuse_activations(tmp_path: Path) -> None:
     text = RECIPE.replace("recipes.common import _pretrain_common", "perf_recipes.qwen import _pretrain_common")
-    assert position_of(imported(tmp_path, text).inputs.runtime, ACTIVATION_FUSION) == "on"
+    runtime = imported(tmp_path, text).inputs.runtime
+    assert (position_of(runtime, ACTIVATION_FUSION), position_of(runtime, ROPE_FUSION)) == ("on", "on")
 
 
 def test_a_degree_that_nothing_says_is_asked_for(tmp_path: Path) -> None:

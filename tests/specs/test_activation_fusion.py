@@ -1,4 +1,4 @@
-"""Activations that Megatron computes operator by operator take longer, keep more, and are launched so."""
+"""Activations and rotary positions that Megatron computes operator by operator take longer, and are launched so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from meshwright.cost.step import estimate_each
 from meshwright.launch.imports.question import Given, question_of_file
 from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan
-from meshwright.specs.behaviours import ACTIVATION_FUSION, position_of, with_behaviours, with_kernels_on
+from meshwright.specs.behaviours import (
+    ACTIVATION_FUSION,
+    ROPE_FUSION,
+    position_of,
+    with_behaviours,
+    with_kernels_on,
+)
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
 from strategies import question
@@ -48,18 +54,30 @@ def test_it_keeps_what_pytorch_saves_for_backward() -> None:
     assert expert_activation_bytes(unfused, kind) - expert_activation_bytes(fused, kind) == 2
 
 
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_rotary_positions_take_longer_without_their_kernel(runtime: str) -> None:
+    fused = _asked("qwen3-8b", runtime, "on")
+    unfused = fused.replace(runtime=with_behaviours(fused.runtime, [f"{ROPE_FUSION}=off"]))
+    quick, slow = (estimate_each([plan_of(fused)], each)[0] for each in (fused, unfused))
+    assert quick.step_time_s < slow.step_time_s < 1.1 * quick.step_time_s
+    assert quick.memory.allocated == slow.memory.allocated
+
+
+@pytest.mark.parametrize("switch", [ACTIVATION_FUSION, ROPE_FUSION])
 @pytest.mark.parametrize("position", ["off", "on"])
 @pytest.mark.parametrize(
     ("runtime", "framework", "name"),
     [("megatron-core", "megatron-lm", "train.sh"), ("megatron-bridge", "megatron-bridge", "meshwright_plan.py")],
 )
 def test_written_files_say_it_and_are_read_back(
-    tmp_path: Path, runtime: str, framework: str, name: str, position: str
+    tmp_path: Path, runtime: str, framework: str, name: str, position: str, switch: str
 ) -> None:
-    files = launch_files(Plan(dp=8, zero=1, num_microbatches=8), _asked("qwen3-8b", runtime, position), framework)
+    inputs = question(read_model("qwen3-8b"), "1x8:h200", runtime, precision="bf16", global_batch=64)
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [f"{switch}={position}"]))
+    files = launch_files(Plan(dp=8, zero=1, num_microbatches=8), inputs, framework)
     (tmp_path / name).write_text(files.files[name])
     read = question_of_file(tmp_path / name, Given(cluster="1x8:h200"))
-    assert position_of(read.inputs.runtime, ACTIVATION_FUSION) == position
+    assert position_of(read.inputs.runtime, switch) == position
 
 
 def test_other_frameworks_of_the_family_do_not_offer_it() -> None:

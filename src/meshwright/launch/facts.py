@@ -13,7 +13,7 @@ from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import leaves_split
 from meshwright.layout.splits import layers_of_chunks
-from meshwright.specs.behaviours import ACTIVATION_FUSION, LIGER, PERMUTE_FUSION, position_of
+from meshwright.specs.behaviours import ACTIVATION_FUSION, LIGER, PERMUTE_FUSION, ROPE_FUSION, position_of
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
@@ -191,6 +191,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "bf16": recipe.half == "bf16",
         "dispatcher": dispatcher_of(plan, inputs),
         "unfused_activation": _has_unfused_activation(inputs),
+        "unfused_rope": not inputs.model.learned_positions and position_of(runtime, ROPE_FUSION) == "off",
         "fuses_permute": inputs.model.is_moe and position_of(runtime, PERMUTE_FUSION) != "off",
         "fuses_experts": inputs.model.is_moe and runtime.kernels.expert_products == "fused",
         "exchanges_by_hybrid_ep": hybrid and dispatcher_of(plan, inputs) == "fused" and plan.ep > 1,

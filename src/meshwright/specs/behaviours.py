@@ -24,6 +24,8 @@ PERMUTE_FUSION = "permute_fusion"
 """The switch for fused kernels that sort the rows of experts."""
 ACTIVATION_FUSION = "activation_fusion"
 """The switch for one kernel that computes biases and activation."""
+ROPE_FUSION = "rope_fusion"
+"""The switch for one kernel that applies rotary positions."""
 LIGER = "liger"
 """The switch for the kernels of Liger in models of transformers."""
 FUSED_EXPERTS = "fused_experts"
@@ -33,7 +35,7 @@ TRAINING_DTYPE, FROZEN = "training_dtype", "frozen"
 _ALIKE = 0.6
 """Share of letters from which on a behaviour is offered for one that is not known."""
 OF_EXPERTS = (PERMUTE_FUSION, FUSED_EXPERTS)
-KERNEL_SWITCHES = (*OF_EXPERTS, ACTIVATION_FUSION, LIGER)
+KERNEL_SWITCHES = (*OF_EXPERTS, ACTIVATION_FUSION, ROPE_FUSION, LIGER)
 """Switches for faster kernels, the first of models with experts."""
 
 

@@ -20,6 +20,7 @@ from meshwright.specs.behaviours import (
     ACTIVATION_FUSION,
     FUSED_EXPERTS,
     PERMUTE_FUSION,
+    ROPE_FUSION,
     position_of,
     with_behaviours,
     with_kernels_on,
@@ -130,7 +131,7 @@ def _kernels(inputs: Inputs) -> Iterator[str]:
     choose it.
     """
     settings = launch_file(inputs.runtime.launch).settings
-    for name in (ACTIVATION_FUSION, PERMUTE_FUSION):
+    for name in (ACTIVATION_FUSION, ROPE_FUSION, PERMUTE_FUSION):
         if with_kernels_on(inputs, name):
             yield f"{name}={ON}"
     if with_kernels_on(inputs, FUSED_EXPERTS) and any(FUSES_EXPERTS in each.when for each in settings):

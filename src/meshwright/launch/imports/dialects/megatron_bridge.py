@@ -9,7 +9,7 @@ from meshwright.launch.imports.dialects.nemo import NO_DROPOUT, nemo_arguments, 
 from meshwright.launch.imports.files.bridge_workloads import is_workload
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.spellings.arguments import modern_arguments
-from meshwright.launch.imports.spellings.bridge_fusion import FIELD, leaves_activation_unfused
+from meshwright.launch.imports.spellings.bridge_fusion import left_unfused
 from meshwright.launch.imports.spellings.bridge_precision import precision_of, says_precision, unknown_precision
 from meshwright.launch.imports.spellings.bridge_recipe import PRECISION, with_recipe
 from meshwright.launch.imports.spellings.training import require_whole
@@ -42,9 +42,9 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     settings = NO_DROPOUT | nemo_arguments(fields) | on | precision_of(known, notes) | named | _off(known) | said
     if known.get("model.moe_permute_fusion") is False:
         settings["--moe-permute-fusion"] = False
-    if leaves_activation_unfused(read, known):
-        settings["--no-bias-swiglu-fusion"] = True
-        notes.append(f"{FIELD} is off, as nothing sets it: activations take longer and keep more; --set {FIELD}=True")
+    for each in left_unfused(read, known):
+        settings[each.without] = True
+        notes.append(f"{each.field} is off, as nothing sets it: {each.what}; --set {each.field}=True")
     if "--expert-model-parallel-size" in settings and "--expert-tensor-parallel-size" not in settings:
         settings["--expert-tensor-parallel-size"] = 1
         notes.append("expert_tensor_parallel_size, which is not in the file, is 1 in every recipe of Megatron-Bridge")

@@ -1,27 +1,56 @@
-"""Fusion: whether a recipe of Megatron-Bridge computes biases and activation in one kernel."""
+"""Fusion: kernels that a recipe of Megatron-Bridge leaves unfused."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from meshwright.launch.imports.files.bridge_workloads import is_workload
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
-FIELD = "model.bias_activation_fusion"
 _PERFORMANCE = "perf_recipes"
-_FUSED = re.compile(r"llama|deepseek|moonlight|glm|gpt[-_]?oss|kimi|nemotron", re.IGNORECASE)
-"""Models whose providers fuse it."""
 
 
-def leaves_activation_unfused(read: LaunchSettings, known: Settings) -> bool:
-    """Whether a recipe that does not say `bias_activation_fusion` is left without it: it is off in `GPTModelProvider`,
-    and on in the providers of some models and in all recipes for performance.
+class Fusion(NamedTuple):
+    """A field of a model that fuses kernels, and is off in `GPTModelProvider`."""
+
+    field: str
+    without: str
+    """The flag of Megatron-LM that turns it off there."""
+    what: str
+    on: re.Pattern[str]
+    """Names of models whose providers turn it on."""
+
+
+FUSIONS = (
+    Fusion(
+        "model.bias_activation_fusion",
+        "--no-bias-swiglu-fusion",
+        "activations take longer and keep more",
+        re.compile(r"llama|deepseek|moonlight|glm|gpt[-_]?oss|kimi|nemotron", re.IGNORECASE),
+    ),
+    Fusion(
+        "model.apply_rope_fusion",
+        "--no-rope-fusion",
+        "rotary positions take longer",
+        re.compile(r"llama|nemotron", re.IGNORECASE),
+    ),
+)
+
+
+def left_unfused(read: LaunchSettings, known: Settings) -> Iterator[Fusion]:
+    """What a recipe leaves off that does not say it: nothing where it is one for performance, all of which fuse both.
 
     Source: NVIDIA-NeMo/Megatron-Bridge v0.2.0 to v0.6.0 and 067f987df03b, models/gpt_provider.py and the models'
-    bridges, perf_recipes/qwen, scripts/performance/configs.
+    bridges; perf_recipes/_common.py and perf_recipes/qwen; scripts/performance/utils/overrides.py and configs.
     """
-    if FIELD in known or is_workload(read) or _PERFORMANCE in read.program:
-        return False
+    if is_workload(read) or _PERFORMANCE in read.program:
+        return
     makers = [str(known.get("--name", "")), *(each.key for each in read.elsewhere)]
-    return not any(_FUSED.search(each) or _PERFORMANCE in each for each in makers)
+    if any(_PERFORMANCE in each for each in makers):
+        return
+    for each in FUSIONS:
+        if each.field not in known and not any(each.on.search(maker) for maker in makers):
+            yield each
