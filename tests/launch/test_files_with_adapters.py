@@ -122,7 +122,8 @@ def test_what_trl_leaves_out_is_its_own_and_that_of_peft(tmp_path: Path) -> None
     text = TRL.replace("lora_r: 32\n", "").replace("lora_target_modules: [q_proj, k_proj, v_proj, o_proj]\n", "")
     question = read(tmp_path, "a.yaml", text, **{"plan.zero": "3"})
     assert adapters(question) == ("deepspeed", 16, ("q_proj", "v_proj"))
-    assert adapter_parameters(question.inputs.model, question.inputs.job) == 32 * 16 * (8192 + 5120)
+    inputs = question.inputs
+    assert adapter_parameters(inputs.model, inputs.job, inputs.runtime) == 32 * 16 * (8192 + 5120)
     assert "lora_dropout" in question.understood.unpriced  # 0.05 where the file says nothing
     none = read(tmp_path, "a.yaml", f"{text}lora_dropout: 0.0\n", **{"plan.zero": "3"})
     assert "lora_dropout" not in none.understood.unpriced

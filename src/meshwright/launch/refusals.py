@@ -52,6 +52,7 @@ WORDS = {
     "runtime.dispatcher": "token dispatcher {}",
     "runtime.optimizer": "optimizer {}",
     "runtime.accumulates_whole": "gradients that are added up whole until the last micro-batch",
+    "runtime.canonical_lora": "adapters of their own for parts of a fused product",
     "runtime.wide_adapters": "adapters in fp32",
     "runtime.liger": "kernels of Liger",
     "runtime.training_dtype": "weights in {} alone",
@@ -104,6 +105,7 @@ OPTIONS = {
     "runtime.training_dtype": "--with training_dtype={}",
     "runtime.optimizer": "--with optimizer_states=fp32",
     "runtime.accumulates_whole": "--with accumulates_whole=false",
+    "runtime.canonical_lora": "--with canonical_lora=off",
     "runtime.wide_adapters": "--with wide_adapters=false",
     "runtime.liger": "--with liger=off",
 }

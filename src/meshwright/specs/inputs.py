@@ -61,10 +61,13 @@ class Inputs(Spec):
 
     @cached_property
     def quantise_bytes(self) -> float:
-        """Bytes read and written to quantise one element of what a product takes; 0 where nothing is quantised."""
+        """Bytes read and written to quantise one element of what a product takes; 0 where nothing is quantised. No
+        product reads columns of it where weights are frozen.
+        """
         if not self.recipe.quantises:
             return 0.0
-        return self.recipe.quantise_bytes(self.cluster.accelerator, apart=self.quantises_apart)
+        rows = self.freezes_weights
+        return self.recipe.quantise_bytes(self.cluster.accelerator, apart=self.quantises_apart, by_rows_alone=rows)
 
     @cached_property
     def attention_kernel(self) -> AttentionKernel:
@@ -182,7 +185,12 @@ class Inputs(Spec):
 
     def adapters(self, kind: LayerKind) -> tuple[Adapter, ...]:
         """Those of one layer of a kind; none where all weights are trained."""
-        return layer_adapters(self.model, kind, self.job.lora_rank, self.job.lora_modules)
+        joined = self.runtime.kernels.fused_adapters == "one"
+        return layer_adapters(self.model, kind, self.job.lora_rank, self.job.lora_modules, joined)
+
+    def adapted(self, kind: LayerKind, *reads: str) -> bool:
+        """Whether a layer has an adapter that reads one of these, as `Adapter.reads` calls them."""
+        return any(each.reads in reads for each in self.adapters(kind))
 
     @cached_property
     def host_s_per_step(self) -> float:

@@ -70,6 +70,9 @@ class RuntimeKernels(Spec):
     """q, k and v are one matrix product: one gradient of their input is summed, not one each."""
     fused_gate: bool
     """Gate and up are one matrix product, in the same way."""
+    fused_adapters: Literal["any", "all", "one"] = "any"
+    """Of a fused product any of its parts may have an adapter of its own; all of them have one, or none has; or they
+    have one together."""
     repeats_keys: bool = False
     """Keys and values are repeated for the heads that share them before attention reads and saves them."""
     quantises_apart: bool
