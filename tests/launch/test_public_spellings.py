@@ -85,7 +85,7 @@ def summary(question: LaunchQuestion) -> tuple[str, str]:
         (f"{AXOLOTL}rl: dpo\n", "line 5: rl is of training by preferences or rewards"),
         (f"{AXOLOTL}diffusion: {{eps: 1e-3}}\n", "line 5: diffusion.eps is of models of diffusion"),
         (f"{TRL}use_peft: true\n", "dtype is left out, which is float32 in TRL: adapters are priced beside"),
-        (f"{TRL}load_in_4bit: true\n", "line 6: load_in_4bit is of quantised weights"),
+        (f"{TRL}load_in_8bit: true\n", "line 6: load_in_8bit is of quantised weights"),
         (f"{TRL}beta: 0.1\n", "line 6: beta is of training by preferences"),
         (TRL, "plan.zero: the stage of ZeRO stands in what starts the training: give the script with"),
     ],

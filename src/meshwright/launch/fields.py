@@ -71,6 +71,7 @@ def fields_beside_the_model(plan: Plan, inputs: Inputs) -> Fields:
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
         "runtime.canonical_lora": bool(job.lora_rank) and inputs.runtime.kernels.fused_adapters == "all",
         "runtime.wide_adapters": inputs.runtime.storage.wide_adapters,
+        "runtime.packs_weights": inputs.packs_weights,
         "runtime.accumulates_whole": inputs.runtime.sharding.accumulates_whole,
         "runtime.liger": {"on": True, LIGER_IN_PLACE: LIGER_IN_PLACE}.get(position_of(inputs.runtime, LIGER), False),
     }

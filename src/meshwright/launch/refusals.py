@@ -54,6 +54,7 @@ WORDS = {
     "runtime.accumulates_whole": "gradients that are added up whole until the last micro-batch",
     "runtime.canonical_lora": "adapters of their own for parts of a fused product",
     "runtime.wide_adapters": "adapters in fp32",
+    "runtime.packs_weights": "frozen weights in 4 bits",
     "runtime.liger": "kernels of Liger",
     "runtime.training_dtype": "weights in {} alone",
     "model.tied_embeddings": "tied embeddings",
@@ -107,6 +108,7 @@ OPTIONS = {
     "runtime.accumulates_whole": "--with accumulates_whole=false",
     "runtime.canonical_lora": "--with canonical_lora=off",
     "runtime.wide_adapters": "--with wide_adapters=false",
+    "runtime.packs_weights": "--with frozen_weights=half",
     "runtime.liger": "--with liger=off",
 }
 """Options of the command that set fields of the job and the runtime; those of a plan are its `Constraints`."""

@@ -119,9 +119,23 @@ def runtimes_with_adapters() -> tuple[str, ...]:
     return tuple(name for name in catalog.names("runtimes") if read_runtime(name).plans.adapters)
 
 
+@cache
+def runtimes_with_packed_weights() -> tuple[str, ...]:
+    """Those of them beside which frozen weights can be in 4 bits, by id: those that train weights they store.
+
+    >>> runtimes_with_packed_weights()
+    ('accelerate', 'pytorch-ddp')
+    """
+    return tuple(name for name in runtimes_with_adapters() if read_runtime(name).storage.weights == "full")
+
+
 def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
     """What a job with adapters asks of a model, recipe or runtime for which they are not priced."""
+    packs = runtime.storage.frozen_weights == "nf4"
     if not job.lora_rank:
+        if packs:
+            what = "weights in 4 bits are not trained, and no adapters stand beside them"
+            yield Fault("runtime.storage.frozen_weights", f"{what}; add --lora-rank 16, or use half")
         return
     if any(_is_other(kind) for kind in model.layer_kinds):
         what = "adapters are priced, under any runtime, for models with projections of queries, keys and values each"
@@ -139,6 +153,9 @@ def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
         yield Fault("job.lora_rank", f"{what}; add --with training_dtype=frozen")
     elif runtime.kernels.elementwise == "fused":
         yield Fault("job.lora_rank", "adapters are priced without torch.compile; use --with compiled=false")
+    if packs and runtime.storage.weights == "half":
+        what = f"4-bit weights are not priced under {runtime.id}"
+        yield Fault("runtime.storage.frozen_weights", f"{what}; use {any_of(runtimes_with_packed_weights())}, or half")
     if runtime.storage.offloads_states:
         what = "adapters are not priced with states or weights in the host's memory"
         yield Fault("job.lora_rank", f"{what}; leave out optimizer_states=offloaded")

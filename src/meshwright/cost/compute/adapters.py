@@ -11,6 +11,7 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.adapters import Adapter
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.packed import UNPACKING_BYTES, packed_parameters
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 SCALED_OVER_SUMMED = 2 / 3
@@ -92,13 +93,15 @@ def adapter_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     Of every adapter its input is cast to fp32, the format of its weights, and back for the product; its output is
     scaled and added to that of the frozen layer. Backward the output's gradient is scaled, that of its input is cast
     both ways and added to that of the frozen layer. Its weights are cast to 2 bytes, and their gradients back; where
-    they are in 2 bytes, nothing is (`casts_for_adapters`). Tensor-parallel ranks copy what they gather beside a
-    row-parallel layer, and scale and add their share of the sequence there; outputs of several adapters beside one
-    product are copied together.
-    plan: scalar or array (n,); shard: sizes on the rank. Returns bytes. Source: peft 0.21.2 tuners/lora/layer.py
-    (Linear.forward, _cast_input_dtype) under torch.autocast, operators counted with PyTorch 2.13 on fake tensors;
-    NVIDIA-NeMo/Megatron-Bridge@067f987df03b peft/utils.py (ParallelLinearAdapter.forward), canonical_lora.py
-    (_interleave_qkv); Megatron-LM, tensor_parallel/mappings.py, _gather_along_last_dim.
+    they are in 2 bytes, nothing is (`casts_for_adapters`). Beside packed weights no input is cast, and the output of
+    the frozen layer is copied first; every product unpacks its weight anew, forward and backward. Tensor-parallel ranks
+    copy what they gather beside a row-parallel layer, and scale and add their share of the sequence there; outputs of
+    several adapters beside one product are copied together. plan: scalar or array (n,); shard: sizes on the rank.
+    Returns bytes. Source: peft 0.21.2 tuners/lora/layer.py (Linear.forward, _cast_input_dtype) and bnb.py
+    (Linear4bit.forward) under torch.autocast, operators counted with PyTorch 2.13 on fake tensors; bitsandbytes 0.50.2
+    autograd/_functions.py (MatMul4Bit); NVIDIA-NeMo/Megatron-Bridge@067f987df03b peft/utils.py
+    (ParallelLinearAdapter.forward), canonical_lora.py (_interleave_qkv); Megatron-LM, tensor_parallel/mappings.py,
+    _gather_along_last_dim.
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
@@ -109,7 +112,14 @@ def adapter_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     True
     """
     within, others = _by_block(inputs, kind)
-    return BlockTraffic(_around(plan, inputs, within, shard), _around(plan, inputs, others, shard))
+    around = BlockTraffic(_around(plan, inputs, within, shard), _around(plan, inputs, others, shard))
+    return around.plus(_unpacking(inputs, kind)) if inputs.packs_weights else around
+
+
+def _unpacking(inputs: Inputs, kind: LayerKind) -> BlockTraffic:
+    attention = UNPACKING_BYTES * packed_parameters(inputs.model, kind, "attention")
+    block = UNPACKING_BYTES * packed_parameters(inputs.model, kind, "mlp", "shared_experts")
+    return BlockTraffic(LayerTraffic(attention, attention), LayerTraffic(block, block))
 
 
 def _around(plan: Layout, inputs: Inputs, adapters: tuple[Adapter, ...], shard: Shard) -> LayerTraffic:
@@ -122,10 +132,11 @@ def _around(plan: Layout, inputs: Inputs, adapters: tuple[Adapter, ...], shard: 
     whole = 1.0 * shard.tokens * sum(each.outputs for each in row)
     outputs = parts + whole * shard.residual_tokens / shard.tokens
     together = parts * (inputs.runtime.kernels.fused_adapters == "all")
-    copied = SCALED_OVER_SUMMED * (whole * (plan.tp > 1) + together)
+    copied = SCALED_OVER_SUMMED * (whole * (plan.tp > 1) + together + outputs * inputs.packs_weights)
     weights = (FP32_BYTES + HALF_BYTES) * sum(each.parameters for each in adapters)
     cast = 1.0 * casts_for_adapters(plan, inputs)
-    forward = summed.forward * (2 * cast * features + (1 + SCALED_OVER_SUMMED) * outputs + copied)
+    features_cast = 2 * cast * features * (not inputs.packs_weights)
+    forward = summed.forward * (features_cast + (1 + SCALED_OVER_SUMMED) * outputs + copied)
     gradients = SCALED_OVER_SUMMED * (outputs + together)
-    backward = summed.backward * ((1 + 2 * cast) * features + gradients)
+    backward = summed.backward * (features + features_cast + gradients)
     return LayerTraffic(forward + cast * weights, backward + cast * weights)

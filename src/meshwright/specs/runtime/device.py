@@ -214,6 +214,8 @@ class Host(Spec):
     """Of one dense layer whose weights are frozen, under torch.autocast, in place of `host_s_per_layer`."""
     host_s_per_adapter: PassSeconds = PassSeconds(forward=0, backward=0)
     """On top, for each adapter of a layer."""
+    host_s_per_unpacked_weight: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, for each linear layer whose weight is stored in 4 bits."""
     host_s_per_updated_adapter: NonNegative = 0
     """Seconds per step to clip and update both weights of one adapter."""
     host_s_per_gathered_layer: PassSeconds = PassSeconds(forward=0, backward=0)

@@ -13,6 +13,7 @@ from meshwright.cost.optimizer_states import optimizer_bytes
 from meshwright.layout.plan import Plan
 from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.packed import frozen_bytes
 from meshwright.specs.precision import BF16, FORMATS, FP16, FP32, FP32_BYTES, HALF_BYTES
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_bytes, format_count, format_gib
@@ -52,8 +53,9 @@ def _formats(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
         why = "read by matrix units, which sum in fp32 inside"
         yield "operands of matrix products", half, f"{HALF_BYTES}", why
     if inputs.freezes_weights:
-        stored = recipe.number_format if inputs.stores_quantised else half
-        yield "frozen weights", stored, f"{_frozen_bytes(inputs):g}", "read by the passes, never updated"
+        stored = recipe.number_format if inputs.stores_quantised else "nf4" if inputs.packs_weights else half
+        why = "unpacked by every product" if inputs.packs_weights else "read by the passes"
+        yield "frozen weights", stored, f"{_frozen_bytes(inputs):.3g}", f"{why}, never updated"
         if storage.weights == "half":
             yield "weights of adapters", half, f"{HALF_BYTES}", "what the passes read"
             yield "master weights of adapters", "fp32", f"{FP32_BYTES}", "small updates must not round away"
@@ -149,7 +151,11 @@ def _states(plan: Plan, inputs: Inputs) -> str:
 
 
 def _frozen_bytes(inputs: Inputs) -> float:
-    """Of one frozen weight of a layer, with the copies that stand in place of a 2-byte one."""
+    """Of one frozen weight of a layer, with the copies that stand in place of a 2-byte one; on average where those of
+    linear layers are packed.
+    """
+    if inputs.packs_weights:
+        return frozen_bytes(inputs.model)
     return inputs.recipe.quantised_bytes(inputs.cluster.accelerator) if inputs.stores_quantised else HALF_BYTES
 
 
@@ -163,7 +169,7 @@ def _states_of_adapters(inputs: Inputs) -> str:
     parts |= {"moments": storage.moments_bytes}
     taken, listed_parts = sum(parts.values()), ", ".join(f"{name} {size:.4g}" for name, size in parts.items())
     return (
-        f"The {format_count(frozen)} frozen weights take {each:g} bytes each, {format_gib(frozen * each)}, "
+        f"The {format_count(frozen)} frozen weights take {each:.3g} bytes each, {format_gib(frozen * each)}, "
         f"and have neither gradients nor optimizer states. The {format_count(trained)} parameters of adapters take "
         f"{taken:g} bytes each ({listed_parts}), {format_gib(trained * taken)} before sharding."
     )
