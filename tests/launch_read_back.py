@@ -125,6 +125,7 @@ def agrees(written: list[LaunchFiles], answers: list[dict[str, Any]]) -> None:
             "kv_heads": first.attention.kv_heads,
             "ffn_size": first.feed_forward.ffn_size,
             "vocab_size": inputs.model.vocab_size,
+            "lora_rank": inputs.job.lora_rank,
             "ranks": plan.num_gpus,
             "processes": plan.num_gpus,
             "version": 2,

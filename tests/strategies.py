@@ -183,6 +183,9 @@ def questions() -> dict[str, Inputs]:
         "llama with adapters on h100, accelerate": question(
             llama_8b(), "1x8:h100", "accelerate", global_batch=32, precision="bf16", lora_rank=16
         ),
+        "llama with adapters on h100, megatron-bridge": question(
+            llama_8b(), "2x8:h100", "megatron-bridge", global_batch=32, precision="fp8", lora_rank=16
+        ),
     }
 
 

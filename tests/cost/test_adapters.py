@@ -53,7 +53,7 @@ def test_runs_of_peft_on_one_gpu_are_predicted(
     """
     inputs = asked(model, gpus=1, sequence_length=length, global_batch=micro_batch, lora_modules=modules)
     estimate = priced(inputs, micro_batch=micro_batch)
-    assert adapter_parameters(inputs.model, inputs.job) == trained
+    assert adapter_parameters(inputs.model, inputs.job, inputs.runtime) == trained
     assert estimate.memory.allocated / GIB == pytest.approx(allocated, rel=0.01)
     assert estimate.step_time_s == pytest.approx(step, rel=0.1)
 

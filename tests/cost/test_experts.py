@@ -105,7 +105,7 @@ def test_latent_attention_keeps_compressed_widths_around_their_norms() -> None:
     kind = inputs.model.layer_kinds[0]
     shard = layer_shard(Plan(), inputs, kind)
     whole = 16 * (192 + 192 + 128 + 128)
-    assert attention_bytes(inputs, kind, shard) == 4096 * 2 * (whole + 2 * (768 + 512) + 64)
+    assert attention_bytes(Plan(), inputs, kind, shard) == 4096 * 2 * (whole + 2 * (768 + 512) + 64)
 
 
 def test_latent_attention_projects_down_and_up() -> None:

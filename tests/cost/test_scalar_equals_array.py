@@ -213,6 +213,8 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "linear": lambda case: Linear(*(case.columns[name] for name in ("rows", "outputs", "features"))),
     "slowdowns": lambda case: UnalignedSlowdown(*(1 + case.columns[name] for name in SECONDS[:3])),
     "region": lambda case: tensor_region(case.plan, case.inputs),
+    "tensor_ranks": lambda case: tensor_region(case.plan, case.inputs).ranks,
+    "read": lambda _: "core",
     "fused": lambda _: False,
     "repeated": lambda case: repeated_parts(case.plan, _kind(case)),
     "saved": lambda case: Saved(*(case.columns[name] for name in SIZES[:5])),
@@ -269,6 +271,7 @@ SPECIAL |= {"exchange.repeated.times": "stage", "exchange.resized.factor": "forw
 SPECIAL |= {f"{name}.inputs": "offloaded" for name in ("host_copies.host_copies", "optimizer.host_time")}
 SPECIAL |= {"optimizer.host_time.bytes_moved": "moved"}
 SPECIAL |= {"data.shard_messages.adapters": "ends", "adapters.beside_frozen.blocks": "products"}
+SPECIAL |= {"adapters.adapter_exchanges.ranks": "tensor_ranks"}
 SPECIAL |= {f"{name}.experts": "ends" for name in ("data.shard_messages", "optimizer.optimizer_time")}
 SPECIAL |= {f"sharded.{name}.stage": "last_stage" for name in ("gathers_per_step", "end_gathers")}
 SPECIAL |= {"gemm.gemm_time.unaligned": "time", "linear.products_time.unaligned": "slowdowns"}

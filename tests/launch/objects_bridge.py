@@ -31,6 +31,7 @@ ABSENT = (
 PACKAGES = ("megatron.bridge", "megatron.bridge.recipes")
 FILLED = {"TOKENIZER": "gpt2", "DATA_PATH": "/data", "STEPS": "1000", "LEARNING_RATE": "3e-4", "ROTARY_BASE": "500000"}
 FILLED |= {"NORM_EPSILON": "1e-5", "ROPE_TYPE": "yarn", "ROTARY_SCALING_FACTOR": "40", "CHECKPOINTS": "/checkpoints"}
+FILLED |= {"PRETRAINED": str(Path(__file__).parent)}
 FILLED |= {"ROUTER": '{"moe_router_pre_softmax": true}'}
 
 
@@ -76,6 +77,8 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         "hidden_size": model.hidden_size,
         "heads": model.num_attention_heads,
         "vocab_size": model.vocab_size,
+        "lora_rank": config.peft.dim if config.peft else 0,
+        **({"adapters": [type(config.peft).__name__, *config.peft.target_modules]} if config.peft else {}),
     }
 
 

@@ -60,5 +60,28 @@ def test_yaml_holds_the_options_of_the_command(tmp_path: Path) -> None:
     assert str(question.plan) == "tp2 sp pp1 dp4 zero1 mbs1 m16"
     assert question.understood.unpriced.keys() == {"--packing"}
     assert question.settings.environment == {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-    with pytest.raises(InvalidInput, match="--tuner_type lora: adapters are priced as"):
-        imported(tmp_path, "sft.yaml", YAML + "tuner_type: lora\n")
+
+
+def test_adapters_are_read_with_the_defaults_of_ms_swift(tmp_path: Path) -> None:
+    question = imported(tmp_path, "sft.yaml", YAML + "tuner_type: lora\n")
+    assert (question.inputs.job.lora_rank, question.inputs.job.lora_modules) == (8, ("all-linear",))
+    assert question.understood.unpriced.keys() == {"--packing", "--lora-dropout"}
+    said = "tuner_type: lora\nlora_rank: 16\nlora_dropout: 0\ntarget_modules: [linear_qkv, linear_proj]\n"
+    question = imported(tmp_path, "sft.yaml", YAML + said)
+    assert (question.inputs.job.lora_rank, question.understood.unpriced.keys()) == (16, {"--packing"})
+    assert question.inputs.job.lora_modules == ("q_proj", "k_proj", "v_proj", "o_proj")
+    whole = imported(tmp_path, "sft.yaml", YAML + said.replace("tuner_type: lora\n", ""))
+    assert whole.inputs.job.lora_rank == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("tuner_type: lora_llm\n", "--tuner_type lora_llm: adapters are priced as"),
+        ("tuner_type: lora\nmodules_to_save: [output_layer]\n", "modules that are trained whole beside adapters"),
+        ("tuner_type: lora\ntarget_modules: [all-router]\n", "is not among linear_qkv, linear_proj"),
+    ],
+)
+def test_other_adapters_are_refused(tmp_path: Path, said: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        imported(tmp_path, "sft.yaml", YAML + said)

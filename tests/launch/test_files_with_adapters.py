@@ -122,7 +122,8 @@ def test_what_trl_leaves_out_is_its_own_and_that_of_peft(tmp_path: Path) -> None
     text = TRL.replace("lora_r: 32\n", "").replace("lora_target_modules: [q_proj, k_proj, v_proj, o_proj]\n", "")
     question = read(tmp_path, "a.yaml", text, **{"plan.zero": "3"})
     assert adapters(question) == ("deepspeed", 16, ("q_proj", "v_proj"))
-    assert adapter_parameters(question.inputs.model, question.inputs.job) == 32 * 16 * (8192 + 5120)
+    inputs = question.inputs
+    assert adapter_parameters(inputs.model, inputs.job, inputs.runtime) == 32 * 16 * (8192 + 5120)
     assert "lora_dropout" in question.understood.unpriced  # 0.05 where the file says nothing
     none = read(tmp_path, "a.yaml", f"{text}lora_dropout: 0.0\n", **{"plan.zero": "3"})
     assert "lora_dropout" not in none.understood.unpriced
@@ -177,7 +178,11 @@ def test_adapters_of_a_script_that_accelerate_starts_are_read(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.yaml", AXOLOTL.replace(": lora\n", ": qlora\n"), "adapter qlora: adapters are priced as accelerate, deep"),
+        (
+            "a.yaml",
+            AXOLOTL.replace(": lora\n", ": llama-adapter\n"),
+            "adapter llama-adapter: adapters are priced as acc",
+        ),
         ("a.yaml", f"{AXOLOTL}load_in_4bit: true\n", "line 15: load_in_4bit is of quantised weights"),
         ("a.yaml", f"{AXOLOTL}load_in_8bit: true\n", "line 15: load_in_8bit is of quantised weights"),
         ("a.yaml", f"{AXOLOTL}peft_use_dora: true\n", "line 15: peft_use_dora is of adapters with magnitudes"),
@@ -192,8 +197,8 @@ def test_adapters_of_a_script_that_accelerate_starts_are_read(tmp_path: Path) ->
         ("a.yaml", AXOLOTL.replace("bf16: auto", "fp16: true"), "adapters are priced beside bf16 weights, not fp16"),
         (
             "a.yaml",
-            f"{LLAMA_FACTORY}quantization_bit: 4\n",
-            "line 11: quantization_bit is of adapters beside quantised weights",
+            f"{LLAMA_FACTORY}quantization_bit: 8\n",
+            "line 11: quantization_bit is of adapters beside weights quantised to other",
         ),
         ("a.yaml", f"{LLAMA_FACTORY}use_dora: true\n", "line 11: use_dora is of adapters with magnitudes"),
         ("a.yaml", LLAMA_FACTORY.replace(": lora\n", ": freeze\n"), "finetuning_type freeze stage sft is not modelled"),
@@ -204,7 +209,7 @@ def test_adapters_of_a_script_that_accelerate_starts_are_read(tmp_path: Path) ->
             TRL.replace("bfloat16", "float32"),
             "torch_dtype float32: adapters are priced beside weights in bf16",
         ),
-        ("a.yaml", f"{TRL}load_in_4bit: true\n", "line 12: load_in_4bit is of quantised weights"),
+        ("a.yaml", f"{TRL}load_in_8bit: true\n", "line 12: load_in_8bit is of quantised weights"),
         ("a.sh", f"{SCRIPT}--use_lora --lora_r 8", "--lora_target_modules is left out, and adapters are trained"),
         ("a.sh", f"{SCRIPT}--use_lora --lora_target_modules q_proj", "--lora_r is left out, and adapters are trained"),
         ("a.sh", SCRIPT.replace("finetune.py", "train_lora.py"), "--lora_r is left out, and adapters are trained"),

@@ -97,6 +97,24 @@ def test_megatron_bridge_makes_of_a_recipe_what_was_planned(tmp_path: Path) -> N
     not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
     reason="Megatron-Bridge is not installed: make test-clients",
 )
+def test_megatron_bridge_makes_of_a_recipe_the_adapters_that_were_planned(tmp_path: Path) -> None:
+    jobs = {"llama-3.1-8b": {"lora_rank": 16}, "qwen3-8b": {"lora_rank": 32, "lora_modules": ("o_proj", "down_proj")}}
+    written = drawn("megatron-bridge", (*jobs,), 10, jobs)
+    answers = read_back("objects_bridge.py", written, tmp_path, (str(BRIDGE), str(MEGATRON)))
+    modules = {
+        "llama-3.1-8b": ["LoRA", "linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"],
+        "qwen3-8b": ["LoRA", "linear_proj", "linear_fc2"],
+    }
+    assert [told.pop("adapters") for told in answers] == [modules[each.launch.inputs.model.name] for each in written]
+    agrees(written, sharded(written, answers))
+
+
+@pytest.mark.slow
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.skipif(
+    not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
+    reason="Megatron-Bridge is not installed: make test-clients",
+)
 def test_megatron_bridge_has_the_fields_that_people_are_told(tmp_path: Path) -> None:
     table = launch_table("megatron-bridge")
     pairs = {pair for each in table.settings for pair in _pairs(each)}

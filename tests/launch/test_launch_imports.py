@@ -159,10 +159,7 @@ def test_ms_swift_has_defaults_of_its_own(tmp_path: Path) -> None:
     assert (read.plan.etp, read.inputs.job.sequence_length, read.inputs.job.precision) == (1, 8192, "bf16")
     assert (read.inputs.model.name, read.inputs.runtime.communication.dispatcher) == ("qwen3-30b-a3b", "all_to_all")
     for options, message in (
-        (
-            "--tuner_type lora",
-            "--tuner_type lora: adapters are priced as accelerate, deepspeed or",
-        ),
+        ("--tuner_type lora_llm", "--tuner_type lora_llm: adapters are priced as accelerate, deepspeed, megatron-br"),
         ("--rlhf_type grpo", "--rlhf_type grpo: models beside"),
     ):
         with pytest.raises(InvalidInput, match=message):

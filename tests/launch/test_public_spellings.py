@@ -85,7 +85,7 @@ def summary(question: LaunchQuestion) -> tuple[str, str]:
         (f"{AXOLOTL}rl: dpo\n", "line 5: rl is of training by preferences or rewards"),
         (f"{AXOLOTL}diffusion: {{eps: 1e-3}}\n", "line 5: diffusion.eps is of models of diffusion"),
         (f"{TRL}use_peft: true\n", "dtype is left out, which is float32 in TRL: adapters are priced beside"),
-        (f"{TRL}load_in_4bit: true\n", "line 6: load_in_4bit is of quantised weights"),
+        (f"{TRL}load_in_8bit: true\n", "line 6: load_in_8bit is of quantised weights"),
         (f"{TRL}beta: 0.1\n", "line 6: beta is of training by preferences"),
         (TRL, "plan.zero: the stage of ZeRO stands in what starts the training: give the script with"),
     ],
@@ -177,12 +177,19 @@ def pretrain_recipe(num_nodes: int = 4):
     assert question.inputs.job.precision == "bf16"
 
 
-def test_a_recipe_that_trains_adapters_is_refused(tmp_path: Path) -> None:
-    text = MIXTURE.replace("    return cfg\ndef", "    cfg.peft.dim = 16\n    return cfg\ndef").replace(
-        "{precision}", "bf16"
-    )
-    with pytest.raises(InvalidInput, match=r"line 11: peft.dim is of the training of adapters"):
-        read(tmp_path, "a.py", text, "mixtral-8x7b", function="later")
+def test_a_recipe_says_what_adapters_it_trains(tmp_path: Path) -> None:
+    said = '    cfg.peft.dim = 16\n    cfg.peft.target_modules = ["linear_qkv"]\n    return cfg\ndef'
+    text = MIXTURE.replace("    return cfg\ndef", said).replace("{precision}", "bf16")
+    job = read(tmp_path, "a.py", text, "mixtral-8x7b", function="later").inputs.job
+    assert (job.lora_rank, job.lora_modules) == (16, ("q_proj", "k_proj", "v_proj"))
+
+
+def test_adapters_of_nemo_are_refused(tmp_path: Path) -> None:
+    text = NEMO.replace("        data=", "        peft=run.Config(LoRA, dim=16),\n        data=")
+    with pytest.raises(
+        InvalidInput, match=r"peft.dim is of the training of adapters, which is read in recipes of Mega"
+    ):
+        read(tmp_path, "qwen25_72b.py", text, "qwen2.5-72b", **{"model.context_parallel_size": "1"})
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,19 @@ def test_a_job_takes_modules_as_they_are_written() -> None:
     [
         (
             "llama-3.1-8b",
-            "megatron-core",
+            "torchtitan",
             {},
-            "under megatron-core; use accelerate, deepspeed or pytorch-ddp",
+            "under torchtitan; use accelerate, deepspeed, megatron-bridge, megatron-core or pytorch-ddp",
         ),
+        ("llama-3.1-8b", "megatron-lm", {}, "adapters are not priced under megatron-lm; use accelerate"),
+        (
+            "llama-3.1-8b",
+            "megatron-bridge",
+            {"lora_modules": ("q_proj", "down_proj")},
+            "q_proj,down_proj is a part of what megatron-bridge computes in one product, .* use "
+            "q_proj,k_proj,v_proj,down_proj",
+        ),
+        ("mixtral-8x7b", "megatron-core", {}, "all-linear has adapters on experts, .* use q_proj,k_proj,v_proj,o_proj"),
         ("llama-3.1-8b", "accelerate", {"precision": "fp8"}, "beside bf16 weights, not fp8; use bf16"),
         ("mixtral-8x7b", "accelerate", {}, "all-linear has adapters on experts, .* use q_proj,k_proj,v_proj,o_proj"),
         ("deepseek-v3", "accelerate", {}, "and deepseek-v3 is none; leave them out"),
@@ -60,6 +69,11 @@ def test_what_is_not_priced_is_refused_with_the_way_out(
     with pytest.raises(InvalidSpec, match=what) as refused:
         read_inputs(model, "1x8:h100", _job(**job), runtime)
     assert len(refused.value.faults) == 1
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp8", "fp8-delayed", "fp8-blockwise"])
+def test_adapters_of_megatron_stand_beside_quantised_weights_too(precision: str) -> None:
+    read_inputs("llama-3.1-8b", "1x8:h100", _job(precision=precision), "megatron-core")
 
 
 def test_compiled_layers_are_refused() -> None:

@@ -98,7 +98,7 @@ def job_details(inputs: Inputs) -> str:
     if job.attended_length < job.sequence_length:
         words = f", documents of {job.attended_length} tokens"
     if inputs.freezes_weights:
-        count = format_count(adapter_parameters(inputs.model, job))
+        count = format_count(adapter_parameters(inputs.model, job, inputs.runtime))
         words += f", LoRA of rank {job.lora_rank} on {job.modules_text} ({count} parameters trained)"
     return words
 

@@ -87,8 +87,8 @@ def once_a_step(
     """
     inputs, weights, of_stage = footprints.inputs, footprints.pipelines.weights, footprints.pipelines.of_stage
     held, stage = footprints.held_parameters, weights.stages.stage
-    ends = held.ends * (not inputs.freezes_weights)
-    exchange = data_exchange(weights.each, inputs, held.trained, stage, held.trained_experts, ends, held.matrices)
+    in_half = held.trained if inputs.freezes_weights else held.ends
+    exchange = data_exchange(weights.each, inputs, held.trained, stage, held.trained_experts, in_half, held.matrices)
     exchange = packing(exchange)
     forward, backward = map(column, works.with_host)
     reductions, plan = column(earlier_reductions(footprints.plans)), footprints.stages.plan

@@ -94,7 +94,7 @@ def export(plan: Plan, inputs: Inputs, name: str) -> Launch:
     faults += kernel_faults(plan, inputs, table)
     if faults := [*faults, *attention_faults(plan, inputs, table), *whole.values()]:
         hint = way_on([*dict.fromkeys([*names, *changes])], theirs | changes, inputs, table)
-        if any(fault.where == "model" for fault in faults):
+        if any(fault.where == "model" for fault in faults) or "job.lora_rank" in names:
             hint = _elsewhere(inputs, name)
         raise InvalidSpec(f"a launch of {table.framework} ({table.release}) with this plan", faults, hint)
     return launch
@@ -250,4 +250,5 @@ def _causes(different: list[str]) -> list[str]:
     follow = {"plan.dp", "job.global_batch", *FOLLOWING} if split else {*FOLLOWING}
     follow |= {"plan.chunk_layers", "plan.schedule"} if "plan.pp" in names else set()
     follow |= {"plan.context_exchange"} if "plan.cp" in names else set()
+    follow |= {"job.lora_modules", "runtime.canonical_lora"} if "job.lora_rank" in names else set()
     return [each for each in different if each.partition(":")[0] not in follow] or different

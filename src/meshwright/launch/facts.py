@@ -181,6 +181,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
     hybrid = accelerator.domain_spans_nodes or runtime.communication.fused_kernels == "hybrid_ep"
     return {
         "accelerator": accelerator.id,
+        "adapters": inputs.freezes_weights,
         "asks_for_gradients": job.gradients is not None,
         "attention_backend": _attention_backend(plan, inputs),
         "chunked_cross_entropy": inputs.runtime.entropy.sequence_pieces > 1,

@@ -13,6 +13,7 @@ from meshwright.launch.forms import Fields
 from meshwright.layout.plan import USUAL, Plan
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.schedules.records import SCHEDULE_NAMES, usual_schedule
+from meshwright.specs.adapters import named_modules
 from meshwright.specs.behaviours import LIGER, beside_adapters, position_of, with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.defaults import DEFAULT_PRECISION
@@ -62,13 +63,15 @@ def fields_beside_the_model(plan: Plan, inputs: Inputs) -> Fields:
         "job.mtp_layers": inputs.mtp_layers,
         "job.expert_capacity": inputs.expert_capacity,
         "job.lora_rank": job.lora_rank,
-        "job.lora_modules": job.lora_modules if job.lora_rank else (),
+        "job.lora_modules": named_modules(job.lora_modules) if job.lora_rank else (),
         "runtime.dispatcher": experts,
         "runtime.attention_kernel": inputs.attention_kernel,
         "runtime.training_dtype": _training_dtype(inputs.runtime),
         "runtime.vocabulary_multiple": int(vocabulary_shard(plan, inputs)),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
+        "runtime.canonical_lora": bool(job.lora_rank) and inputs.runtime.kernels.fused_adapters == "all",
         "runtime.wide_adapters": inputs.runtime.storage.wide_adapters,
+        "runtime.packs_weights": inputs.packs_weights,
         "runtime.accumulates_whole": inputs.runtime.sharding.accumulates_whole,
         "runtime.liger": {"on": True, LIGER_IN_PLACE: LIGER_IN_PLACE}.get(position_of(inputs.runtime, LIGER), False),
     }

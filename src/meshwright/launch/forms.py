@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from meshwright.errors import InvalidInput, quoted
 from meshwright.launch.framework import Value
 from meshwright.layout.layout_string import layout_string, read_layout_string
+from meshwright.specs.adapters import adapted_modules, named_modules
+from meshwright.specs.job import ALL_LINEAR
 
 Fields = dict[str, Any]
 """Values by the names of fields: `plan.tp`, `job.global_batch`, `model.heads`; see `fields`."""
@@ -115,6 +117,33 @@ def _read_window(value: Any) -> int:
     return before + 1 if before >= 0 else 0
 
 
+BRIDGE_MODULES = {
+    "q_proj": ("linear_qkv", "linear_q"),
+    "k_proj": ("linear_qkv", "linear_k"),
+    "v_proj": ("linear_qkv", "linear_v"),
+    "o_proj": ("linear_proj", "linear_proj"),
+    "gate_proj": ("linear_fc1", "linear_fc1_gate"),
+    "up_proj": ("linear_fc1", "linear_fc1_up"),
+    "down_proj": ("linear_fc2", "linear_fc2"),
+}
+"""Linear layers by their names in models of transformers: what LoRA and CanonicalLoRA of Megatron-Bridge call them."""
+
+
+def _write_bridge_modules(modules: Sequence[str], fields: Fields) -> list[str]:
+    kind = int(bool(fields["runtime.canonical_lora"]))
+    return list(dict.fromkeys(BRIDGE_MODULES[name][kind] for name in adapted_modules(tuple(modules))))
+
+
+def _read_bridge_modules(value: Any) -> tuple[str, ...]:
+    """Modules with the names that people of transformers have for them too, which a file may be told."""
+    said = _words(value.replace(",", " ").strip("[]() ") if isinstance(value, str) else value)
+    known = {called for names in BRIDGE_MODULES.values() for called in names} | {*BRIDGE_MODULES, ALL_LINEAR}
+    if not said or not known.issuperset(said):
+        raise ValueError
+    named = [name for name, called in BRIDGE_MODULES.items() if {name, ALL_LINEAR, *called} & set(said)]
+    return named_modules(tuple(named))
+
+
 FORMS: dict[str, Form] = {
     "count": Form(lambda value, _: int(value), _count),
     "number": Form(lambda value, _: float(value), lambda value: float(str(value).replace("_", ""))),
@@ -122,6 +151,7 @@ FORMS: dict[str, Form] = {
     "text": Form(lambda value, _: str(value), str),
     "literal": Form(lambda value, _: value, lambda value: value),
     "words": Form(lambda value, _: list(value), _words),
+    "bridge_modules": Form(_write_bridge_modules, _read_bridge_modules),
     "layout": Form(_write_layout, lambda value: read_layout_string(str(value))),
     "module_names": Form(module_names, _layers_of_names),
     "window": Form(lambda value, _: f"{int(value) - 1},0", _read_window),
@@ -135,4 +165,5 @@ def read_value(form: str, key: str, value: Any) -> Any:
         return FORMS[form].read(value)
     except (ValueError, TypeError, KeyError, SyntaxError, OverflowError, MemoryError, RecursionError):
         kinds = {"count": "a whole number", "number": "a number", "switch": "true or false"}
+        kinds |= {"bridge_modules": "among linear_qkv, linear_proj, linear_fc1 and linear_fc2"}
         raise InvalidInput(f"{key} {quoted(value)} is not {kinds.get(form, form.replace('_', ' '))}") from None

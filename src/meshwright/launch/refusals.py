@@ -52,7 +52,9 @@ WORDS = {
     "runtime.dispatcher": "token dispatcher {}",
     "runtime.optimizer": "optimizer {}",
     "runtime.accumulates_whole": "gradients that are added up whole until the last micro-batch",
+    "runtime.canonical_lora": "adapters of their own for parts of a fused product",
     "runtime.wide_adapters": "adapters in fp32",
+    "runtime.packs_weights": "frozen weights in 4 bits",
     "runtime.liger": "kernels of Liger",
     "runtime.training_dtype": "weights in {} alone",
     "model.tied_embeddings": "tied embeddings",
@@ -104,7 +106,9 @@ OPTIONS = {
     "runtime.training_dtype": "--with training_dtype={}",
     "runtime.optimizer": "--with optimizer_states=fp32",
     "runtime.accumulates_whole": "--with accumulates_whole=false",
+    "runtime.canonical_lora": "--with canonical_lora=off",
     "runtime.wide_adapters": "--with wide_adapters=false",
+    "runtime.packs_weights": "--with frozen_weights=half",
     "runtime.liger": "--with liger=off",
 }
 """Options of the command that set fields of the job and the runtime; those of a plan are its `Constraints`."""

@@ -29,7 +29,17 @@ class Row(Spec):
     key: str
     """A flag, or the path of a setting with dots."""
     form: Literal[
-        "count", "number", "switch", "text", "literal", "layout", "words", "module_names", "layer_marks", "window"
+        "count",
+        "number",
+        "switch",
+        "text",
+        "literal",
+        "layout",
+        "words",
+        "bridge_modules",
+        "module_names",
+        "layer_marks",
+        "window",
     ] = "count"
     """How the value is written; see `forms`."""
     values: dict[str, Value] = {}
@@ -254,10 +264,13 @@ def launch_table(name: str) -> LaunchTable:
 
 
 def table_entry(name: str) -> dict[str, Any]:
-    """The table of that name as its files say it."""
-    return over_like(tomllib.loads(framework_text(name, "fields")), table_entry) | {
-        "settings": launch_file(name).settings
-    }
+    """The table of that name as its files say it; one that is like another adds its rows."""
+    entry = over_like(tomllib.loads(framework_text(name, "fields")), table_entry, _with_rows)
+    return entry | {"settings": launch_file(name).settings}
+
+
+def _with_rows(like: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    return like | own | {"rows": like["rows"] | own.get("rows", {})}
 
 
 def table_of(runtime: str) -> str | None:

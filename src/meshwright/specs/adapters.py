@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 from meshwright.errors import Fault, any_of
@@ -14,7 +15,13 @@ from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.weights import Weight
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
-READ = {"o_proj": "core", "gate_proj": "block", "up_proj": "block", "down_proj": "product"}
+FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""Modules that are one product where a runtime fuses them."""
+ROW_PARALLEL = ("o_proj", "down_proj")
+"""Modules of which tensor parallelism divides what they read; of the others what they put out."""
+JOINED = {"attention": "linear_qkv", "block": "linear_fc1"}
+"""What the one product of queries, keys and values, and that of gate and up, is called, by what it reads."""
+READ = {"o_proj": "core", "gate_proj": "block", "up_proj": "block", "linear_fc1": "block", "down_proj": "product"}
 """What a layer reads, where that is not the first norm's output: the attention core's, the second norm's, or the
 product of gate and up."""
 
@@ -38,20 +45,33 @@ class Adapter(NamedTuple):
         return READ.get(self.module, "attention")
 
     @property
+    def row_parallel(self) -> bool:
+        """Whether tensor parallelism divides what the frozen layer reads; else what it puts out."""
+        return self.module in ROW_PARALLEL
+
+    @property
     def weights(self) -> tuple[Weight, Weight]:
-        """A, r x in, and B, out x r."""
-        down = Weight("adapters", f"{self.module} A", self.rank * self.features, rows=self.rank)
-        return down, Weight("adapters", f"{self.module} B", self.rank * self.outputs, rows=self.outputs)
+        """A, r x in, and B, out x r. Tensor parallelism divides A by r, or by what a row-parallel layer reads, and B by
+        out. Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b src/megatron/bridge/peft/utils.py, ParallelLinearAdapter.
+        """
+        size, by_rank = self.rank * self.features, not self.row_parallel
+        down = Weight("adapters", f"{self.module} A", size, split="rank", rows=self.rank, split_rows=by_rank)
+        up = Weight("adapters", f"{self.module} B", self.rank * self.outputs, split="rank", rows=self.outputs)
+        return down, up
 
     @property
     def in_attention(self) -> bool:
         """Whether it stands beside a projection of attention, not of the feed-forward block."""
-        return self.module in ATTENTION
+        return self.reads in ("attention", "core")
 
 
 @lru_cache(maxsize=64)
-def layer_adapters(model: Model, kind: LayerKind, rank: int, modules: tuple[str, ...]) -> tuple[Adapter, ...]:
+def layer_adapters(
+    model: Model, kind: LayerKind, rank: int, modules: tuple[str, ...], joined: bool = False
+) -> tuple[Adapter, ...]:
     """The adapters of one layer of a kind, in the order of its modules; none where all weights are trained.
+
+    joined: one stands beside queries, keys and values together, and one beside gate and up.
 
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> adapters = layer_adapters(LLAMA.model, LLAMA.model.layer_kinds[0], 16, ("q_proj", "v_proj"))
@@ -61,17 +81,28 @@ def layer_adapters(model: Model, kind: LayerKind, rank: int, modules: tuple[str,
     if not rank:
         return ()
     shapes = _shapes(model, kind)
-    return tuple(Adapter(name, *shapes[name], rank) for name in adapted_modules(modules) if name in shapes)
+    apart = [Adapter(name, *shapes[name], rank) for name in adapted_modules(modules) if name in shapes]
+    return tuple(_joined(apart) if joined else apart)
 
 
-def adapter_parameters(model: Model, job: Job) -> int:
-    """Parameters of all adapters of a model; 0 where all weights are trained.
+def _joined(apart: list[Adapter]) -> Iterator[Adapter]:
+    """One adapter for those that read the same: r (in + sum of out) parameters."""
+    for reads, group in groupby(apart, key=lambda each: each.reads):
+        first, *others = group
+        outputs = first.outputs + sum(each.outputs for each in others)
+        yield first._replace(module=JOINED.get(reads, first.module), outputs=outputs)
+
+
+def adapter_parameters(model: Model, job: Job, runtime: Runtime) -> int:
+    """Parameters of all adapters of a model under a runtime; 0 where all weights are trained.
 
     >>> from meshwright.specs.reading.examples import LLAMA
-    >>> adapter_parameters(LLAMA.model, LLAMA.job.replace(lora_rank=16))
-    41943040
+    >>> job = LLAMA.job.replace(lora_rank=16)
+    >>> [adapter_parameters(LLAMA.model, job, read_runtime(name)) for name in ("accelerate", "megatron-bridge")]
+    [41943040, 35651584]
     """
-    each = (layer_adapters(model, kind, job.lora_rank, job.lora_modules) for kind in model.layer_kinds)
+    joined = runtime.kernels.fused_adapters == "one"
+    each = (layer_adapters(model, kind, job.lora_rank, job.lora_modules, joined) for kind in model.layer_kinds)
     return sum(
         count * sum(adapter.parameters for adapter in adapters)
         for count, adapters in zip(model.layers_per_kind, each, strict=True)
@@ -83,14 +114,28 @@ def runtimes_with_adapters() -> tuple[str, ...]:
     """The runtimes of the catalogue under which adapters are priced, by id.
 
     >>> runtimes_with_adapters()
-    ('accelerate', 'deepspeed', 'pytorch-ddp')
+    ('accelerate', 'deepspeed', 'megatron-bridge', 'megatron-core', 'pytorch-ddp')
     """
     return tuple(name for name in catalog.names("runtimes") if read_runtime(name).plans.adapters)
 
 
+@cache
+def runtimes_with_packed_weights() -> tuple[str, ...]:
+    """Those of them beside which frozen weights can be in 4 bits, by id: those that train weights they store.
+
+    >>> runtimes_with_packed_weights()
+    ('accelerate', 'pytorch-ddp')
+    """
+    return tuple(name for name in runtimes_with_adapters() if read_runtime(name).storage.weights == "full")
+
+
 def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
     """What a job with adapters asks of a model, recipe or runtime for which they are not priced."""
+    packs = runtime.storage.frozen_weights == "nf4"
     if not job.lora_rank:
+        if packs:
+            what = "weights in 4 bits are not trained, and no adapters stand beside them"
+            yield Fault("runtime.storage.frozen_weights", f"{what}; add --lora-rank 16, or use half")
         return
     if any(_is_other(kind) for kind in model.layer_kinds):
         what = "adapters are priced, under any runtime, for models with projections of queries, keys and values each"
@@ -99,7 +144,8 @@ def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
     if model.is_moe and not set(job.lora_modules) <= set(ATTENTION):
         what = f"{job.modules_text} has adapters on experts, which are not priced, under any runtime"
         yield Fault("job.lora_modules", f"{what}; use {','.join(ATTENTION)}")
-    if not runtime.plans.adapters:
+    beside = runtime.plans.adapters
+    if not beside:
         others = any_of(runtimes_with_adapters())
         yield Fault("job.lora_rank", f"adapters are not priced under {runtime.id}; use {others}")
     elif runtime.storage.autocast:
@@ -107,13 +153,32 @@ def adapter_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
         yield Fault("job.lora_rank", f"{what}; add --with training_dtype=frozen")
     elif runtime.kernels.elementwise == "fused":
         yield Fault("job.lora_rank", "adapters are priced without torch.compile; use --with compiled=false")
+    if packs and runtime.storage.weights == "half":
+        what = f"4-bit weights are not priced under {runtime.id}"
+        yield Fault("runtime.storage.frozen_weights", f"{what}; use {any_of(runtimes_with_packed_weights())}, or half")
     if runtime.storage.offloads_states:
         what = "adapters are not priced with states or weights in the host's memory"
         yield Fault("job.lora_rank", f"{what}; leave out optimizer_states=offloaded")
-    if job.precision != "bf16":
+    if job.precision not in (beside or ("bf16",)):
         yield Fault("job.lora_rank", f"adapters are priced beside bf16 weights, not {job.precision}; use bf16")
-    if not adapter_parameters(model, job):
+    if beside and runtime.kernels.fused_adapters != "any":
+        yield from _parted(model, job, runtime)
+    if not adapter_parameters(model, job, runtime):
         yield Fault("job.lora_modules", f"{model.name} has no {job.modules_text}; use {ALL_LINEAR}")
+
+
+def _parted(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
+    """Modules without others that are one product with them.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b src/megatron/bridge/peft/canonical_lora.py: the forward of
+    LoRALinearSplitQKV and LoRALinearSplitFC1UpGate calls the adapter of each, which is None where it is not asked for.
+    """
+    has = {name for kind in model.layer_kinds for name in _shapes(model, kind)}
+    named = has & set(adapted_modules(job.lora_modules))
+    whole = named.union(*(has & set(names) for names in FUSED if named & set(names)))
+    if whole != named:
+        what = f"{job.modules_text} is a part of what {runtime.id} computes in one product, whose adapters go together"
+        yield Fault("job.lora_modules", f"{what}; use {','.join(name for name in LORA_MODULES if name in whole)}")
 
 
 def _is_other(kind: LayerKind) -> bool:
@@ -127,6 +192,16 @@ def adapted_modules(modules: tuple[str, ...]) -> tuple[str, ...]:
     ('q_proj', 'v_proj')
     """
     return LORA_MODULES if ALL_LINEAR in modules else tuple(name for name in LORA_MODULES if name in modules)
+
+
+def named_modules(modules: tuple[str, ...]) -> tuple[str, ...]:
+    """The same modules as they are told: `all-linear` where they are all, else in the order of a layer.
+
+    >>> named_modules(("v_proj", "q_proj")), named_modules(LORA_MODULES)
+    (('q_proj', 'v_proj'), ('all-linear',))
+    """
+    adapted = adapted_modules(modules)
+    return (ALL_LINEAR,) if adapted == LORA_MODULES else adapted
 
 
 def _shapes(model: Model, kind: LayerKind) -> dict[str, tuple[int, int]]:

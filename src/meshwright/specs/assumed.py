@@ -8,6 +8,7 @@ Condition = Literal[
     "experts",
     "prediction",
     "adapters",
+    "packed",
     "whole_sequences",
     "quantised",
     "fp8",

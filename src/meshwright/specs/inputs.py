@@ -20,6 +20,7 @@ from meshwright.specs.faults.precision import precision_faults
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.job import Job
 from meshwright.specs.model import Attention, LayerKind, Model
+from meshwright.specs.packed import packed_weights
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
 from meshwright.specs.routing import expert_spread
 from meshwright.specs.runtime import Runtime
@@ -61,10 +62,13 @@ class Inputs(Spec):
 
     @cached_property
     def quantise_bytes(self) -> float:
-        """Bytes read and written to quantise one element of what a product takes; 0 where nothing is quantised."""
+        """Bytes read and written to quantise one element of what a product takes; 0 where nothing is quantised. No
+        product reads columns of it where weights are frozen.
+        """
         if not self.recipe.quantises:
             return 0.0
-        return self.recipe.quantise_bytes(self.cluster.accelerator, apart=self.quantises_apart)
+        rows = self.freezes_weights
+        return self.recipe.quantise_bytes(self.cluster.accelerator, apart=self.quantises_apart, by_rows_alone=rows)
 
     @cached_property
     def attention_kernel(self) -> AttentionKernel:
@@ -180,9 +184,19 @@ class Inputs(Spec):
         """Whether the model's weights are frozen, and adapters beside them are trained."""
         return self.job.lora_rank > 0
 
+    @cached_property
+    def packs_weights(self) -> bool:
+        """Whether frozen weights are stored in 4 bits."""
+        return self.freezes_weights and self.runtime.storage.frozen_weights == "nf4"
+
     def adapters(self, kind: LayerKind) -> tuple[Adapter, ...]:
         """Those of one layer of a kind; none where all weights are trained."""
-        return layer_adapters(self.model, kind, self.job.lora_rank, self.job.lora_modules)
+        joined = self.runtime.kernels.fused_adapters == "one"
+        return layer_adapters(self.model, kind, self.job.lora_rank, self.job.lora_modules, joined)
+
+    def adapted(self, kind: LayerKind, *reads: str) -> bool:
+        """Whether a layer has an adapter that reads one of these, as `Adapter.reads` calls them."""
+        return any(each.reads in reads for each in self.adapters(kind))
 
     @cached_property
     def host_s_per_step(self) -> float:
@@ -193,8 +207,8 @@ class Inputs(Spec):
         return host.host_s_per_step + updated * host.host_s_per_updated_adapter
 
     def layer_weights(self, kind: LayerKind, *, fused: bool = False) -> tuple[Weight, ...]:
-        """Those of one layer of a kind, with its adapters; fused: queries, keys and values have one weight."""
-        own = layer_weights(self.model, kind, fused)
+        """Those of one layer of a kind as they are stored, with its adapters; fused: queries, keys, values are one."""
+        own = (packed_weights if self.packs_weights else layer_weights)(self.model, kind, fused)
         return (*own, *chain.from_iterable(adapter.weights for adapter in self.adapters(kind)))
 
     @cached_property

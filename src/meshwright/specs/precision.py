@@ -79,16 +79,17 @@ class Precision(Spec):
         transposed = self.columns == "transposed" and not accelerator.reads_fp8_by_columns
         return 2 if transposed or self.columns == "own" else 1
 
-    def quantise_bytes(self, accelerator: Accelerator, *, apart: bool = False) -> float:
+    def quantise_bytes(self, accelerator: Accelerator, *, apart: bool = False, by_rows_alone: bool = False) -> float:
         """Bytes read and written to quantise one element for reading by rows and by columns.
 
-        2 bytes for each read, and every copy with its scales. apart: by kernels of their own, which read it each.
+        2 bytes for each read, and every copy with its scales. apart: by kernels of their own, which read it each;
+        by_rows_alone: nothing reads it by columns.
 
         >>> from meshwright.specs.reading.accelerator import read_accelerator
         >>> read_precision("fp8").quantise_bytes(read_accelerator("h100"))
         6.0
         """
-        copies = self.copies(accelerator)
+        copies = min(self.copies(accelerator), 1) if by_rows_alone else self.copies(accelerator)
         reads = max(self.quantise_reads, copies) if apart else self.quantise_reads
         return HALF_BYTES * reads + copies * self.operand_bytes
 

@@ -21,7 +21,7 @@ Part = Literal[
     "prediction",
     "adapters",
 ]
-Split = Literal["heads", "kv_heads", "ffn", "hidden", "vocab", "none"]
+Split = Literal["heads", "kv_heads", "ffn", "hidden", "vocab", "rank", "none"]
 
 
 class Weight(NamedTuple):

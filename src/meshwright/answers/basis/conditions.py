@@ -13,6 +13,7 @@ CONDITIONS: dict[Condition, Callable[[Inputs], bool]] = {
     "experts": lambda inputs: inputs.model.is_moe,
     "prediction": lambda inputs: inputs.model.mtp_layers > 0,
     "adapters": lambda inputs: inputs.freezes_weights,
+    "packed": lambda inputs: inputs.packs_weights,
     "whole_sequences": lambda inputs: inputs.job.attended_length == inputs.job.sequence_length,
     "quantised": lambda inputs: inputs.recipe.quantises,
     "fp8": lambda inputs: inputs.recipe.number_format == "fp8",

@@ -71,10 +71,10 @@ def data_exchange(
     Interleaved, each of v chunks goes whole as soon as the pp micro-batches of its last group are done, beside the
     passes of the other chunks: a window of pp (v - 1) / v passes.
 
-    plan: scalar or array (n,); parameters: on the rank, without routed experts; stage: 0 first; experts: parameters of
-    routed experts on the rank, summed over fewer ranks; ends: of `parameters`, those of embedding and head; matrices:
-    in how many weights they are; counts, scalar or array (n,). Returns bytes, seconds and counts.
-    Source: Megatron-LM, distributed_data_parallel.py.
+    plan: scalar or array (n,); parameters: that are trained, on the rank, without routed experts; stage: 0 first;
+    experts: parameters of routed experts on the rank, summed over fewer ranks; ends: of `parameters`, those that are
+    gathered in 2 bytes whatever the recipe, of embedding, head and adapters; matrices: in how many weights they are;
+    counts, scalar or array (n,). Returns bytes, seconds and counts. Source: Megatron-LM, distributed_data_parallel.py.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
@@ -94,7 +94,8 @@ def data_exchange(
     if some(experts):
         size = _gradient_bytes(experts / pieces, inputs)
         summed.append(communicator("edp", plan, inputs).message("all_reduce", GRADIENTS, size, whole))
-    shards = shard_messages(plan, inputs, parameters / pieces, experts / pieces, ends / pieces)
+    each = parameters / pieces
+    shards = shard_messages(plan, inputs, each, experts / pieces, ends / pieces, adapters=each)
     reduce = (*summed, *repeated(shards.scatter, where(scatters, pieces, 0)))
     gather = _gathered_again(plan, inputs, shards.gather, parameters, matrices, pieces)
     return DataExchange(
@@ -240,7 +241,7 @@ def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
     """The sum of the gradient of embeddings that the first and the last stage share, once a step.
 
     One all-reduce of the gradient of a rank's rows between the two ranks, where they share it (`shares_embedding`);
-    nothing where one rank holds both ends. plan: scalar or array (n,).
+    nothing where one rank holds both ends, or weights are frozen. plan: scalar or array (n,).
     Returns bytes and seconds.
     Source: Megatron-LM, finalize_model_grads.py, _allreduce_word_embedding_grads.
 
@@ -251,6 +252,6 @@ def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
     0.0
     """
     shard = vocabulary_rows(plan, inputs).embedding * inputs.model.hidden_size
-    size = 1.0 * inputs.gradient_bytes * shard * shares_embedding(inputs)
+    size = 1.0 * inputs.gradient_bytes * shard * (shares_embedding(inputs) and not inputs.freezes_weights)
     message = communicator("embedding", plan, inputs).message("all_reduce", GRADIENTS, size)
     return Exchange("dp", "step", (message,))

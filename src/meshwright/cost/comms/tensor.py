@@ -8,6 +8,7 @@ import numpy as np
 
 from meshwright.arrays import Bools, Floats, Ints, where
 from meshwright.cost.batch_overlap import overlaps_micro_batches
+from meshwright.cost.comms.adapters import adapter_exchanges
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, repeated, resized
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.layer import LayerTime
@@ -59,15 +60,14 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     """What one layer exchanges over its tensor-parallel ranks.
 
     With sequence parallelism two all-gathers and two reduce-scatters in each direction, and two more all-gathers in
-    backward where the runtime keeps inputs sharded. Without, two all-reduces forward and in backward two, or one for
-    every column-parallel product: one each for q, k and v or for all of them, and for gate and up or both, as they are
-    fused.
-    Layers of experts without a shared one have the attention's half of these alone. Full recomputation repeats the
-    forward, in some runtimes without the reduction that ends a dense layer; selective of a feed-forward block enters
-    and leaves it once more, of latent attention's expansion gathers its input, and by products repeats all but
-    reduce-scatters, whose outputs it keeps.
-    plan: scalar or array (n,). Returns counts. Source: Megatron-LM, tensor_parallel/layers.py; torch.distributed.tensor
-    2.13 and torchtitan 0.3.0 (models/common/decoder_sharding.py), counted on fake processes.
+    backward where the runtime keeps inputs sharded and weights are trained. Without, two all-reduces forward and in
+    backward two, or one for every column-parallel product: one each for q, k and v or for all of them, and for gate and
+    up or both, as they are fused. Layers of experts without a shared one have the attention's half of these alone. Full
+    recomputation repeats the forward, in some runtimes without the reduction that ends a dense layer; selective of a
+    feed-forward block enters and leaves it once more, of latent attention's expansion gathers its input, and by
+    products repeats all but reduce-scatters, whose outputs it keeps. plan: scalar or array (n,). Returns counts.
+    Source: Megatron-LM, tensor_parallel/layers.py; torch.distributed.tensor 2.13 and torchtitan 0.3.0
+    (models/common/decoder_sharding.py), counted on fake processes.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
@@ -92,7 +92,7 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     return LayerCollectives(
         forward=forward,
         backward=Collectives(where(sequence, halves, 0), where(sequence, halves, summed)),
-        regathers=where(sequence & runtime.activations.regathers_inputs, halves, 0),
+        regathers=where(sequence & runtime.activations.regathers_inputs & (not inputs.freezes_weights), halves, 0),
         recompute=Collectives(
             gathers=(full | entered) * forward.gathers + where(sequence, parts.block, 0),
             reductions=repeated + parts.block + repeated_products,
@@ -105,11 +105,12 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     """Tensor-parallel exchanges of one layer and micro-batch.
 
     X = 2 s b h / c bytes as often as `layer_collectives` says; what is gathered may be quantised before, to
-    `Inputs.sequence_gather_bytes` an element. In backward the all-gathers that fetch saved, sharded
-    inputs once more are issued beside the input-gradient product, the input gradient's reduction beside the
-    weight-gradient product (Megatron-LM, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication).
-    Where t exceeds the key and value heads, the fused projection's output is gathered whole and its gradient reduced
-    again.
+    `Inputs.sequence_gather_bytes` an element, but what an adapter reads too comes in 2 bytes, and no product beside it
+    hides that (`return_layernorm_output` of Transformer Engine). Adapters add theirs (`adapter_exchanges`). In backward
+    the all-gathers that fetch saved, sharded inputs once more are issued beside the input-gradient product, the input
+    gradient's reduction beside the weight-gradient product (Megatron-LM, tensor_parallel/layers.py,
+    LinearWithGradAccumulationAndAsyncCommunication). Where t exceeds the key and value heads, the fused projection's
+    output is gathered whole and its gradient reduced again.
 
     plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds. Source:
     `layer_collectives`.
@@ -130,35 +131,45 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, plan.recompute == Recompute.FULL
     # What regions gather: in full recomputation all of them again, in selective the feed-forward block alone.
     width, expanded = _entry_widths(inputs, kind)
+    halves, read = 1 + (dense_block(kind) is not None), _read_by_adapters(inputs, kind)
+    sizes = HALF_BYTES * read + inputs.sequence_gather_bytes[0] * (1 - read), inputs.sequence_gather_bytes[1]
     gathers: dict[float, Messages] = {HALF_BYTES: region.enter}
-    for size in {*inputs.sequence_gather_bytes} - {HALF_BYTES}:
+    for size in {*sizes} - {HALF_BYTES}:
         gathers[size] = _gathered(region.ranks, plan, inputs, where(plan.sp, 1, 0), size, fused)
-    operand, gradient_enter = (gathers[size] for size in inputs.sequence_gather_bytes)
+    operand, gradient_enter = (gathers[size] for size in sizes)
     enter, gradient_enter = resized(operand, width), resized(gradient_enter, width)
     enter_again, expand = resized(operand, where(full, width, 1.0)), resized(region.enter, expanded)
     whole, sliced = _split_heads(region, plan, inputs, kind)
 
-    def exchange(window: Floats, phase: str, messages: tuple[Message, ...], count: Ints) -> Exchange:
-        return Exchange("tp", phase, messages, times=count, window=window, share=hidden)
+    def exchange(
+        window: Floats, phase: str, messages: tuple[Message, ...], count: Ints, share: Floats = hidden
+    ) -> Exchange:
+        return Exchange("tp", phase, messages, times=count, window=window, share=share)
 
     exchanges = [
         Exchange("tp", "forward", whole),
-        exchange(product, "forward", enter, counts.forward.gathers),
+        exchange(product, "forward", enter, counts.forward.gathers, hidden * (1 - read)),
         exchange(product, "forward", region.leave, counts.forward.reductions),
         Exchange("tp", "recompute", whole, times=where(full, 1, 0)),
-        exchange(product, "recompute", enter_again, counts.recompute.gathers),
+        exchange(product, "recompute", enter_again, counts.recompute.gathers, hidden * (1 - read)),
         exchange(product, "recompute", region.leave, counts.recompute.reductions),
         exchange(product, "recompute", expand, counts.expansions),
         exchange(gradient, "backward", gradient_enter, counts.backward.gathers),
         Exchange("tp", "backward", sliced),
     ]
-    halves, share = 1 + (dense_block(kind) is not None), overlap.tensor_parallel_backward
+    share = overlap.tensor_parallel_backward
     entered = repeated(enter, counts.regathers / halves)
     left = repeated(unfused.leave, counts.backward.reductions / halves)
     for column in layer.columns[:halves]:
         exchanges.append(Exchange("tp", "backward", entered, window=column.input_gradient, share=share))
         exchanges.append(Exchange("tp", "backward", left, window=column.weight_gradient, share=share))
-    return tuple(exchanges)
+    return (*exchanges, *(adapter_exchanges(plan, inputs, kind, region.ranks) if inputs.freezes_weights else ()))
+
+
+def _read_by_adapters(inputs: Inputs, kind: LayerKind) -> float:
+    """The share of the regions of a layer of which adapters read what enters."""
+    halves = ("attention", "block")[: 1 + (dense_block(kind) is not None)]
+    return sum(inputs.adapted(kind, half) for half in halves) / len(halves)
 
 
 def hidden_share(plan: Layout, inputs: Inputs) -> Floats:

@@ -74,7 +74,8 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
     True
     """
     first, second = (*linears.down, *linears.attention, linears.output), linears.feed_forward
-    entered = () if linears.down else linears.attention
+    entered = () if linears.down or inputs.adapted(kind, "attention") else linears.attention
+    into_block = () if inputs.adapted(kind, "block") else second[:1]
     apart = runtime_products(inputs, kind, shard)
     attention = (
         _around_attention(inputs, kind, shard),
@@ -86,7 +87,7 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
     )
     feed_forward = (
         _around_block(inputs, kind, shard),
-        _quantised(inputs, shard, second, second[:1], second[1:]),
+        _quantised(inputs, shard, second, into_block, second[1:]),
         _rescaled(inputs, apart.feed_forward),
         _cast(inputs, second),
         _summed(plan, inputs, second),

@@ -11,6 +11,7 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
+from meshwright.specs.packed import packed_matrices
 from meshwright.specs.runtime.device import PassSeconds
 
 PRODUCTS_FORWARD, PRODUCTS_BACKWARD = 2, 4
@@ -68,6 +69,7 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
         (kind.attention.latent is not None and not attention_graph, host.host_s_per_latent_attention),
         (1.0 * (plan.zero == 3), host.host_s_per_gathered_layer),
         (len(inputs.adapters(kind)), host.host_s_per_adapter),
+        (inputs.packs_weights * packed_matrices(inputs.model, kind), host.host_s_per_unpacked_weight),
     ]
     if isinstance(block, Experts):
         fused = dispatches_fused(plan, inputs) & (communication.fused_kernels == "hybrid_ep")

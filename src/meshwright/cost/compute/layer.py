@@ -88,8 +88,8 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     around, inside, core = _total((*into, *others)), _total(block), _attention_time(plan, inputs, kind, shard)
     traffic = moved_bytes(plan, inputs, kind, shard, linears)
     if inputs.freezes_weights:
-        around, inside = beside_frozen((around, inside), inputs, kind, shard.tokens)
-        traffic = traffic.plus(adapter_traffic(plan, inputs, kind, shard.tokens))
+        around, inside = beside_frozen(plan, (around, inside), inputs, kind, shard.tokens)
+        traffic = traffic.plus(adapter_traffic(plan, inputs, kind, shard))
     if inputs.runtime.kernels.deterministic == "filled":
         traffic = traffic.plus(filled_bytes(inputs, kind, shard, linears))
     forward = LayerParts(
@@ -107,6 +107,9 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
         _timed(parts, inputs, slower)
         for parts in (forward, backward, _recomputed(plan, inputs, kind, (into, block, others), forward, experts))
     )
+    columns = _total(into), _total(block[:-1])
+    if inputs.freezes_weights:
+        columns = columns[0].frozen, columns[1].frozen
     weights = around.weight_gradient + inside.weight_gradient + expert_slowdown(inputs) * experts.weight_gradient
     return LayerTime(
         forward=_total_work(forward_time),
@@ -116,7 +119,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
         backward_parts=backward_time,
         recompute_parts=recompute_time,
         weight_gradient=slower * weights,
-        columns=combined(lambda seconds: slower * seconds, (_total(into), _total(block[:-1]))),
+        columns=combined(lambda seconds: slower * seconds, columns),
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from meshwright.arrays import Floats, Ints, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.kept_products import kept_products
-from meshwright.cost.memory.adapters import kept_beside_frozen
+from meshwright.cost.memory.norms import norm_bytes, norm_outputs
 from meshwright.cost.memory.rotary import table_bytes, table_copy_bytes
 from meshwright.cost.memory.saved import (
     CHOICE_BYTES,
@@ -19,8 +19,6 @@ from meshwright.cost.memory.saved import (
     expert_activation_bytes,
     expert_bytes,
     feed_forward_bytes,
-    norm_bytes,
-    norm_outputs,
     output_bytes,
     product_bytes,
 )
@@ -75,16 +73,15 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     """
     shard = layer_shard(plan, inputs, kind)
     saved = Saved(
-        norms=norm_bytes(inputs, kind, shard),
-        attention=attention_bytes(inputs, kind, shard),
+        norms=norm_bytes(plan, inputs, kind, shard),
+        attention=attention_bytes(plan, inputs, kind, shard),
         core=core_bytes(inputs, shard),
-        feed_forward=feed_forward_bytes(inputs, kind, shard),
+        feed_forward=feed_forward_bytes(plan, inputs, kind, shard),
         experts=expert_bytes(plan, inputs, kind),
     )
     tables, ending = table_bytes(plan, inputs, kind), ending_bytes(plan, inputs, kind, shard)
     activations, copied = inputs.runtime.activations, _copied_bytes(plan, inputs, kind, shard)
-    adapted = kept_beside_frozen(plan, inputs, kind, shard) if inputs.freezes_weights else 0.0
-    everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard) + adapted
+    everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard)
     layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
     left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
     if activations.recomputes_by_product:
@@ -133,14 +130,14 @@ def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard
     >>> float(recomputed_bytes(plan, LLAMA, kind, layer_shard(plan, LLAMA, kind), saved))  # of the core
     8.0
     """
-    repeated, outputs = repeated_parts(plan, kind), norm_outputs(inputs, kind, shard)
+    repeated, outputs = repeated_parts(plan, kind), norm_outputs(plan, inputs, kind, shard)
     product: Floats = 0.0
     if kind.is_moe:
         experts = expert_shard(plan, inputs, kind)
         left = product_bytes(inputs, kind.feed_forward.gated) + expert_activation_bytes(inputs, kind)
         product = experts.rows * experts.ffn * left
     return (
-        _where(repeated.core, saved.core + output_bytes(inputs, shard))
+        _where(repeated.core, saved.core + output_bytes(inputs, kind, shard))
         + _where(repeated.expansion, expanded_bytes(inputs, kind, shard))
         + _where(repeated.attention_norm, outputs.attention)
         + _where(repeated.block_norm + repeated.block, outputs.block)

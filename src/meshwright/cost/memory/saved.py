@@ -6,15 +6,14 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats, where
 from meshwright.cost.compute.experts import expert_shard
+from meshwright.cost.memory.adapters import kept_by_adapters
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import Shard, compressed_width, dense_block
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Experts, LayerKind, Mlp
+from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
-DROPOUT_MASKS, QUERY_KEY_VALUE = 2, 3
-"""Of a layer; products of the attention norm's output."""
 ROUTER_BYTES = 2 * FP32_BYTES + 1
 """Per token and expert: logits and scores in fp32, and the map of who goes where."""
 INDEX_BYTES = 8
@@ -37,93 +36,27 @@ class Saved(NamedTuple):
     experts: Floats
 
 
-class NormOutputs(NamedTuple):
-    """Bytes of the norms' outputs that one layer keeps, by who reads them; each scalar or array (n,)."""
+def attention_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+    """Queries, keys, values and the core's output, also as the next product reads it, and in latent attention the
+    compressed widths around their norms. A frozen product keeps nothing, but an adapter beside it does.
 
-    attention: Floats
-    """The first products of attention."""
-    block: Floats
-    """The first product of the dense block, or of the shared one where it keeps a copy of its own."""
-    router: Floats
-    """The router, in 2 bytes an element, or in the fp32 that it works in."""
-
-
-def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
-    """Inputs and outputs of the norms, dropout masks, and what else the runtime's norms and rotary positions keep.
-
-    shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
+    plan: scalar or array (n,); shard: sizes on the rank. Returns bytes. Source: `layer_memory`; Megatron-LM,
+    multi_latent_attention.py.
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
-    >>> float(norm_bytes(LLAMA, kind, shard)) / (8192 * 4096)  # two inputs and two outputs of 2 bytes
-    8.0
-    """
-    hidden, runtime = inputs.model.hidden_size, inputs.runtime
-    read = (1 if kind.parallel_residual else kind.norms) * shard.residual_tokens
-    saved = inputs.residual_bytes * hidden * read + sum(norm_outputs(inputs, kind, shard))
-    if runtime.activations.dropout:
-        saved = saved + DROPOUT_MASKS * hidden * shard.residual_tokens
-    if inputs.model.norm == "rms":
-        of_heads = (shard.query + shard.key) * shard.tokens * (kind.attention.qk_norm == "head")
-        rows = hidden * kind.norms * shard.residual_tokens
-        saved = saved + runtime.elementwise_bytes.rms_norm_kept * (rows + of_heads)
-    return saved + (_statistic_bytes(inputs, kind, shard) if runtime.activations.keeps_statistics else 0.0)
-
-
-def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
-    """What one layer keeps of its norms' outputs: each is the next product's input, whole where the runtime keeps it
-    gathered, in the recipe's format; a router reads it in 2 bytes, which the shared expert keeps with it unless delayed
-    scaling has it keep its own operand. Under autocast every product that is apart keeps a copy, and in latent
-    attention both products that compress keep their own operand where they quantise it.
-
-    shard: sizes on the rank. Returns bytes. Source: `layer_memory`; Megatron-core 0.16.1, moe/shared_experts.py L64-91
-    (`set_save_original_input`), multi_latent_attention.py (`linear_q_down_proj`, `linear_kv_down_proj`).
-
-    >>> from meshwright.cost.shard import layer_shard
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.reading.examples import LLAMA
-    >>> kind = LLAMA.model.layer_kinds[0]
-    >>> shard = layer_shard(Plan(), LLAMA, kind)
-    >>> outputs = norm_outputs(LLAMA, kind, shard)
-    >>> float(outputs.attention) / (8192 * 4096), float(outputs.router)
-    (2.0, 0.0)
-    """
-    recipe, hidden = inputs.recipe, inputs.model.hidden_size
-    tokens = shard.residual_tokens if inputs.runtime.activations.regathers_inputs else shard.tokens
-    read, second = recipe.saved_bytes * hidden * tokens, min(kind.norms, 2) - 1
-    autocast, kernels, block = inputs.runtime.storage.autocast, inputs.runtime.kernels, kind.feed_forward
-    compressed = 1 + (kernels.fused_projections and recipe.quantises and kind.attention.latent is not None)
-    of_attention = (QUERY_KEY_VALUE if autocast and not inputs.fuses_qkv(kind.attention) else compressed) * read
-    if isinstance(block, Mlp):
-        return NormOutputs(
-            of_attention, second * (1 + (autocast and block.gated and not kernels.fused_gate)) * read, 0.0
-        )
-    in_fp32 = inputs.runtime.activations.weighed_output_bytes == FP32_BYTES
-    copied = dense_block(kind) is not None and (recipe.scales_from_earlier_steps or in_fp32)
-    width = FP32_BYTES if in_fp32 else HALF_BYTES
-    return NormOutputs(second * of_attention, copied * read, 1.0 * width * hidden * shard.residual_tokens)
-
-
-def attention_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
-    """Queries, keys, values and the core's output, and in latent attention the compressed widths around their norms.
-
-    shard: sizes on the rank. Returns bytes. Source: `layer_memory`; Megatron-LM, multi_latent_attention.py.
-
-    >>> from meshwright.cost.shard import layer_shard
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.reading.examples import LLAMA
-    >>> kind = LLAMA.model.layer_kinds[0]
-    >>> shard = layer_shard(Plan(), LLAMA, kind)
-    >>> float(attention_bytes(LLAMA, kind, shard)) / (8192 * 4096)  # 2 (q + k + v + output): 1 + 1/4 + 1/4 + 1
+    >>> float(attention_bytes(Plan(), LLAMA, kind, shard)) / (8192 * 4096)  # 2 (q + k + v + output): 1 + 1/4 + 1/4 + 1
     5.0
     """
     recipe, latent = inputs.recipe, kind.attention.latent
     width = shard.core + (0 if kind.attention.qk_norm == "none" else shard.query + shard.key)
     saved = HALF_BYTES * shard.tokens * width + expanded_bytes(inputs, kind, shard)
-    if recipe.quantises:
+    if inputs.freezes_weights:
+        saved = saved + kept_by_adapters(plan, inputs, kind, shard, "core")
+    elif recipe.quantises:
         saved = saved + recipe.saved_bytes * shard.tokens * shard.core
     if latent is None:
         return saved
@@ -148,20 +81,23 @@ def expanded_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     return heads + inputs.recipe.saved_bytes * compressed_width(kind) * shard.residual_tokens
 
 
-def output_bytes(inputs: Inputs, shard: Shard) -> Floats:
-    """The attention core's output in 2 bytes where only the core keeps it: the next product keeps its own operand.
+def output_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+    """The attention core's output in 2 bytes where only the core keeps it: the next product keeps its own operand, or
+    none where its weight is frozen, unless an adapter reads that too.
 
-    2 T a d_v / t in a recipe that quantises, else 0. shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
+    2 T a d_v / t in a recipe that quantises or beside frozen weights, else 0. shard: sizes on the rank. Returns bytes.
+    Source: `layer_memory`.
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
-    >>> float(output_bytes(LLAMA, shard))  # in bf16 the next product keeps it
+    >>> float(output_bytes(LLAMA, kind, shard))  # in bf16 the next product keeps it
     0.0
     """
-    return 1.0 * HALF_BYTES * inputs.recipe.quantises * shard.tokens * shard.core
+    alone = not inputs.adapted(kind, "core") if inputs.freezes_weights else inputs.recipe.quantises
+    return 1.0 * HALF_BYTES * alone * shard.tokens * shard.core
 
 
 def core_bytes(inputs: Inputs, shard: Shard) -> Floats:
@@ -184,17 +120,18 @@ def core_bytes(inputs: Inputs, shard: Shard) -> Floats:
     return scores * inputs.runtime.activations.score_bytes
 
 
-def feed_forward_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
-    """Gate and up, and the product that is the down layer's input, of the dense or shared block.
+def feed_forward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+    """Gate and up, and the product that is the down layer's input, of the dense or shared block; a frozen down layer
+    keeps no input, but an adapter beside it does.
 
-    shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
+    plan: scalar or array (n,); shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
-    >>> float(feed_forward_bytes(LLAMA, kind, shard)) / (8192 * 14336)  # gate, up and product
+    >>> float(feed_forward_bytes(Plan(), LLAMA, kind, shard)) / (8192 * 14336)  # gate, up and product
     6.0
     """
     block = dense_block(kind)
@@ -203,11 +140,13 @@ def feed_forward_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     bytes_per_element: float = _inner_bytes(inputs, block.gated)
     if block.activation == "gelu_new" and not block.gated:
         bytes_per_element += inputs.runtime.elementwise_bytes.written_gelu_kept * inputs.residual_bytes / HALF_BYTES
-    return 1.0 * shard.tokens * shard.ffn * bytes_per_element
+    saved = 1.0 * shard.tokens * shard.ffn * bytes_per_element
+    return saved + (kept_by_adapters(plan, inputs, kind, shard, "product") if inputs.freezes_weights else 0.0)
 
 
 def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
-    """The router's scores and choices, and of every routed row its input, gate and up, and product.
+    """The router's scores and choices, and of every routed row its input, gate and up, and product; of frozen experts
+    gate and up.
 
     plan: scalar or array (n,). Returns bytes; 0 for a dense layer. Source: Megatron-LM, core/transformer/moe,
     router.py and experts.py (the chosen experts' weights are applied inside the activation: no output is kept).
@@ -223,7 +162,7 @@ def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
         return 0.0 * plan.tp
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
     inner = _inner_bytes(inputs, block.gated) + expert_activation_bytes(inputs, kind)
-    row = inputs.recipe.saved_bytes * hidden + inner * shard.ffn
+    row = _read_bytes(inputs) * hidden + inner * shard.ffn
     if inputs.runtime.activations.weighed_output_bytes:
         return weighing_bytes(plan, inputs, kind) + shard.rows * row
     router = shard.tokens * (ROUTER_BYTES * block.count + CHOICE_BYTES * block.active)
@@ -266,7 +205,13 @@ def product_bytes(inputs: Inputs, gated: bool) -> float:
     2.0
     """
     unfused = gated and not inputs.runtime.activations.fused_activation
-    return (HALF_BYTES + inputs.runtime.elementwise_bytes.gated_activation_kept) * unfused + inputs.recipe.saved_bytes
+    kept = HALF_BYTES + inputs.runtime.elementwise_bytes.gated_activation_kept
+    return kept * unfused + _read_bytes(inputs)
+
+
+def _read_bytes(inputs: Inputs) -> float:
+    """Bytes per element of the input that a product keeps: none where its weight is frozen."""
+    return 0.0 if inputs.freezes_weights else inputs.recipe.saved_bytes
 
 
 def expert_activation_bytes(inputs: Inputs, kind: LayerKind) -> float:
@@ -290,11 +235,3 @@ def expert_activation_bytes(inputs: Inputs, kind: LayerKind) -> float:
 def _inner_bytes(inputs: Inputs, gated: bool) -> float:
     """Per element of the FFN: gate and up, and what the activation leaves."""
     return HALF_BYTES * (2 if gated else 1) + product_bytes(inputs, gated)
-
-
-def _statistic_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
-    """Reciprocal deviations of the norms over the hidden size and over heads; of layer norms also the means."""
-    heads = shard.heads + shard.key // kind.attention.head_dim
-    of_heads = shard.tokens * heads if kind.attention.qk_norm == "head" else 0
-    rows = kind.norms * shard.residual_tokens * (2 if inputs.model.norm == "layer" else 1)
-    return 1.0 * FP32_BYTES * (rows + of_heads)

@@ -33,9 +33,11 @@ def sharded_step(step: UnitStep) -> MemoryTimeline:
     return line
 
 
-def last_forward(step: UnitStep) -> MemoryTimeline:
-    """The forward pass of that micro-batch and its loss. step: as of `sharded_step`. Returns allocations in bytes."""
-    line, saved = MemoryTimeline(len(step.plans), step.unused), step.in_flight
+def last_forward(step: UnitStep, before: MemoryTimeline | None = None) -> MemoryTimeline:
+    """The forward pass of that micro-batch and its loss. step: as of `sharded_step`; before: what comes before them.
+    Returns allocations in bytes.
+    """
+    line, saved = before or MemoryTimeline(len(step.plans), step.unused), step.in_flight
     line.allocate("temporaries", "message buffers", saved.messages)
     kept = step.inputs.runtime.storage.kept_gradient_bytes
     line.allocate(

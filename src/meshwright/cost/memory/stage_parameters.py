@@ -29,6 +29,7 @@ from meshwright.layout.plans import Layout
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.packed import packed_parameters
 
 
 class StageParameters(NamedTuple):
@@ -137,6 +138,8 @@ class Units(NamedTuple):
     """Of the largest layer's routed experts, those that are divided by rows, not dealt out whole."""
     product: FloatColumn
     """Of one layer's last product."""
+    packed: FloatColumn
+    """Weights that are stored in 4 bits, four of which are one of the others; every rank holds the scales of all."""
 
     def of_chunks(self, count: Floats, chunks: IntColumn) -> FloatColumn:
         """Of the layers of some chunks, the last one first. count: of chunks that a rank has, `chunks`. Returns counts,
@@ -193,7 +196,9 @@ def stage_units(plans: Layout, stages: Stages, inputs: Inputs) -> tuple[Units, U
     chunks = spread(plans.vpp, stages.plan)
     units = _units(stages, chunks, stored, sharded_end_parameters(plans, inputs, shards), predicted / shards, split)
     if inputs.freezes_weights:
-        units = units._replace(adapters=stage_adapters(plans, stages, inputs, shards))
+        packed = stages.layers @ np.array([1.0 * packed_parameters(inputs.model, kind) for kind in kinds])
+        adapters = stage_adapters(plans, stages, inputs, shards)
+        units = units._replace(adapters=adapters, packed=packed * inputs.packs_weights)
     gathered = _units(stages, chunks, whole, _gathered_ends(plans, inputs), 1.0 * predicted, split)
     return gathered._replace(product=product), units
 
@@ -242,6 +247,7 @@ def _units(
         head=head,
         split_experts=largest_layer(stages, split),
         product=0 * embedding,
+        packed=0 * embedding,
     )
 
 

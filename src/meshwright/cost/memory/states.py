@@ -22,7 +22,7 @@ from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
-from meshwright.specs.weights import Weight, layer_weights
+from meshwright.specs.weights import Weight
 
 APART = ("norms", "router")
 """Parts whose gradients reach autograd as they are."""
@@ -117,12 +117,17 @@ def bucket_bytes(plan: Layout, inputs: Inputs) -> tuple[Floats, Floats]:
 
 def _weights(plan: Layout, inputs: Inputs, parameters: Numbers, layer: Numbers, ends: Numbers, ranks: Ints) -> Floats:
     """Bytes of 2-byte weights with their quantised copies, or of these alone for the layers and 2 for the ends."""
-    quantised = inputs.recipe.quantised_bytes(inputs.cluster.accelerator)
-    stored, extra = (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
+    stored, extra = _layer_bytes(inputs)
     layers, sharded = larger(parameters - ends, 0.0), plan.zero == 3
     weights = stored * layers + HALF_BYTES * ends
     gathered = _gathered(inputs, weights, stored * layer, HALF_BYTES * ends)
     return where(sharded, weights / ranks + gathered, weights) + extra * layers
+
+
+def _layer_bytes(inputs: Inputs) -> tuple[float, float]:
+    """Bytes of one weight of a layer, and of its quantised copies beside it."""
+    quantised = inputs.recipe.quantised_bytes(inputs.cluster.accelerator)
+    return (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
 
 
 def _gathered(inputs: Inputs, whole: Numbers, layer: Numbers, ends: Numbers) -> Numbers:
@@ -152,7 +157,7 @@ class WeightStates(NamedTuple):
 
 def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: StageParameters | None = None) -> States:
     """States of every stage, shape (r,), bytes: of dense weights and of routed experts, which ZeRO divides over
-    different groups; beside adapters of frozen weights the weights alone. stages: of the plans; parameters:
+    different groups; of frozen weights these alone, beside adapters in 2 bytes. stages: of the plans; parameters:
     theirs, counts; None: not known. Returns bytes. Source: `state_bytes`, `bucket_bytes`.
     """
     rows, kinds = of_rows(plans, stages.plan), inputs.model.layer_kinds
@@ -163,7 +168,8 @@ def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: Stag
     whole = state_bytes(rows, inputs, parameters.dense, largest, ends, sharding_ranks(rows))
     if inputs.freezes_weights:
         trained = state_bytes(rows, inputs, parameters.trained, 0.0 * largest, 0.0 * ends, sharding_ranks(rows))
-        whole = trained._replace(parameters=whole.parameters)
+        in_half = (HALF_BYTES - sum(_layer_bytes(inputs))) * parameters.trained
+        whole = trained._replace(parameters=whole.parameters + in_half)
     during, after = bucket_bytes(rows, inputs)
     buffered = inputs.runtime.storage.offloaded == "states_and_gradients"
     whole = whole._replace(
@@ -223,10 +229,10 @@ def dummy_gradient_bytes(plans: Layout, stages: Stages, inputs: Inputs) -> Float
 
     2 (sum of the matrices of one layer of each kind, one expert of all, / t) + 2 (head / t) where the runtime's
     products add to whole gradients: autograd is handed a tensor of the weight's shape that nobody reads, and which is
-    kept for the next weight of that shape. stages: of the plans, shape (r,). Returns bytes, shape (r,).
-    Source: Megatron-LM, core/tensor_parallel/layers.py (LinearWithGradAccumulationAndAsyncCommunication.backward);
-    TransformerEngine, module/base.py (get_dummy_wgrad). Against torch's max_memory_allocated of 8 B200 (SimuMax): 0.5 %
-    on average for dense models, 2.2 % without.
+    kept for the next weight of that shape; of frozen weights none, but of adapters. stages: of the plans, shape (r,).
+    Returns bytes, shape (r,). Source: Megatron-LM, core/tensor_parallel/layers.py
+    (LinearWithGradAccumulationAndAsyncCommunication.backward); TransformerEngine, module/base.py (get_dummy_wgrad).
+    Against torch's max_memory_allocated of 8 B200 (SimuMax): 0.5 % on average for dense models, 2.2 % without.
     """
     rows = of_rows(plans, stages.plan)
     elements: FloatColumn = np.zeros(len(stages.plan))
@@ -244,13 +250,16 @@ def dummy_gradient_bytes(plans: Layout, stages: Stages, inputs: Inputs) -> Float
         sizes[tuple(indices)] = sizes.get(tuple(indices), 0) + own
     for held, size in sizes.items():
         elements = elements + (stages.layers[:, [*held]] > 0).any(axis=1) * size
-    head = stages.head * vocabulary_rows(rows, inputs).head * inputs.model.hidden_size
+    trains_head = not inputs.freezes_weights
+    head = trains_head * stages.head * vocabulary_rows(rows, inputs).head * inputs.model.hidden_size
     return HALF_BYTES * (elements + head)
 
 
 def _matrices(inputs: Inputs, kind: LayerKind) -> list[Weight]:
-    weights = layer_weights(inputs.model, kind)
-    return [weight for weight in weights if weight.rows is not None and weight.part not in APART]
+    """Weights of a layer that have gradients and are no vectors."""
+    weights = inputs.layer_weights(kind)
+    trained = [weight for weight in weights if weight.part == "adapters"] if inputs.freezes_weights else weights
+    return [weight for weight in trained if weight.rows is not None and weight.part not in APART]
 
 
 def _one(weight: Weight, inputs: Inputs, kind: int) -> int:

@@ -11,8 +11,8 @@ from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import projections
 from meshwright.cost.memory.in_flight import ShapeMemory, in_flight_bytes, loss_waiting
+from meshwright.cost.memory.norms import norm_bytes
 from meshwright.cost.memory.rotary import table_bytes
-from meshwright.cost.memory.saved import norm_bytes
 from meshwright.cost.memory.working import context_transit_bytes
 from meshwright.cost.runs import Runs
 from meshwright.cost.shard import dense_block, layer_shard
@@ -209,7 +209,7 @@ def weight_input_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     width = copied * shard.core + (0 if block is None else shard.ffn)
     if kind.attention.qk_norm != "none":
         width = width + shard.query + shard.key
-    saved = norm_bytes(inputs, kind, shard) + HALF_BYTES * shard.tokens * width
+    saved = norm_bytes(plan, inputs, kind, shard) + HALF_BYTES * shard.tokens * width
     if kind.is_moe:
         experts = expert_shard(plan, inputs, kind)
         saved = saved + HALF_BYTES * experts.rows * (inputs.model.hidden_size + experts.ffn)

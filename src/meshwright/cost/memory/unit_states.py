@@ -10,20 +10,24 @@ import numpy as np
 from meshwright.arrays import FloatColumn, Floats, IntColumn, some
 from meshwright.cost.memory.states import States
 from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.specs.packed import BYTES_OF_SCALES
 from meshwright.specs.precision import HALF_BYTES
 
 
 def stored_states(step: UnitStep) -> States:
     """Weights, 2-byte ones where they are frozen, and the two moments of Adam of those that are trained, of the
-    parameters that a rank stores; nothing where the host has them.
+    parameters that a rank stores; nothing where the host has them. Scales of packed weights stand on every rank, which
+    keeps them beside the tensor that FSDP divides.
 
-    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: the runtime's formats.
+    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: the runtime's formats; bitsandbytes 0.50.2
+    functional.py, QuantState.
     """
     stored, storage = step.stored.all - step.stored_once, step.inputs.runtime.storage
     stored = stored * (not storage.offloads_weights)
+    scales = BYTES_OF_SCALES * step.stored.packed
     nothing, trained = 0.0 * stored, step.stored.adapters if step.inputs.freezes_weights else stored
     return States(
-        parameters=storage.weight_bytes * trained + HALF_BYTES * (stored - trained),
+        parameters=storage.weight_bytes * trained + HALF_BYTES * (stored - trained) + scales,
         gradients=nothing,
         optimizer_states=storage.moments_bytes * trained,
         whole_gradients=nothing,

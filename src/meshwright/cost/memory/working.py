@@ -66,7 +66,8 @@ def context_transit_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
 def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Alive in the feed-forward block's backward beyond what is saved, where weights have 2-byte gradients of their
     own: the gradient of the layer's output, that of the down weight, and either the gathered gradient with the
-    product's, or, the product freed, the gradients of gate and up. Of experts the same, or before it the gradients of
+    product's, or, the product freed, the gradients of gate and up. A weight that is unpacked takes as much as that
+    gradient. Of experts the same, or before it the gradients of
     their weighed outputs and of the outputs, and these in 2 bytes.
     """
     hidden, block = inputs.model.hidden_size, dense_block(kind)
@@ -74,7 +75,8 @@ def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: S
     gathered = where(plan.sp, 1.0 * shard.tokens * hidden, 0.0)
     inner = 1.0 * shard.tokens * shard.ffn
     products = larger(gathered + inner, (2 if block and block.gated else 1) * inner)
-    dense = HALF_BYTES * (residual + hidden * shard.ffn * (not inputs.freezes_weights) + products)
+    has_weight = inputs.packs_weights or not inputs.freezes_weights
+    dense = HALF_BYTES * (residual + hidden * shard.ffn * has_weight + products)
     if not kind.is_moe:
         return dense
     experts, routed = expert_shard(plan, inputs, kind), routed_experts(kind)

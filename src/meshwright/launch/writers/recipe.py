@@ -20,8 +20,11 @@ IMPORTS = """\
 import torch
 from megatron.bridge.models.gpt_provider import GPTModelProvider
 from megatron.bridge.models.mla_provider import MLAModelProvider
+from megatron.bridge.peft.canonical_lora import CanonicalLoRA
+from megatron.bridge.peft.lora import LoRA
 from megatron.bridge.recipes.common import _pretrain_common
 from megatron.bridge.training.comm_overlap import CommOverlapConfig
+from megatron.bridge.training.finetune import finetune
 from megatron.bridge.training.gpt_step import forward_step
 from megatron.bridge.training.mixed_precision import get_mixed_precision_config
 from megatron.bridge.training.pretrain import pretrain
@@ -69,12 +72,14 @@ TAIL = """\
     cfg.train.train_iters = int(os.environ["STEPS"])
     cfg.optimizer.lr = float(os.environ["LEARNING_RATE"])
     cfg.checkpoint.save = cfg.checkpoint.load = os.environ["CHECKPOINTS"]
-    return cfg
+{pretrained}    return cfg
 
 
 if __name__ == "__main__":
-    pretrain(config(), forward_step)
+    {train}(config(), forward_step)
 """
+PRETRAINED = '    cfg.checkpoint.pretrained_checkpoint = os.environ["PRETRAINED"]\n'
+RANK, MODULES, CANONICAL = "peft.dim", "peft.target_modules", "peft.canonical"
 
 
 def recipe_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
@@ -102,9 +107,19 @@ def _recipe(launch: Launch, notes: Sequence[str]) -> str:
     lines += _call("model", provider, fields, [text for name, text in PLACES.items() if name in launch.to_fill])
     others = {key: value for key, value in fields.items() if key.partition(".")[0] not in ("comm_overlap", "model")}
     lines += [f"    cfg.{key} = {value}" for key, value in others.items()]
-    body = "\n".join(lines) + "\n" + TAIL
+    tail = TAIL.replace("{pretrained}", "").replace("{train}", "pretrain")
+    if RANK in settings:
+        lines += _adapters(settings)
+        tail = TAIL.replace("{pretrained}", PRETRAINED).replace("{train}", "finetune")
+    body = "\n".join(lines) + "\n" + tail
     parts = [used_imports(each, body) for each in (STANDARD, IMPORTS)]
     return "\n".join([*commented(notes), "", *parts[0], "", *parts[1], "", "", body])
+
+
+def _adapters(settings: Settings) -> list[str]:
+    """The adapters of the recipe; the scale of their outputs is that of Megatron-Bridge."""
+    kind = "CanonicalLoRA" if settings.get(CANONICAL) else "LoRA"
+    return [f"    cfg.peft = {kind}(target_modules={settings[MODULES]!r}, dim={settings[RANK]})"]
 
 
 def _call(name: str, called: str, fields: Mapping[str, str], more: Sequence[str] = ()) -> list[str]:

@@ -45,8 +45,10 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
 
 
 def _host_memory(launch: Launch) -> list[str]:
-    """What the hosts need before ranks share the model, where a process makes all of it."""
-    if launch.table.made_sharded and launch.plan.zero == FULLY_SHARDED:
+    """What the hosts need before ranks share the model, where a process makes all of it: packed weights are made on the
+    device.
+    """
+    if launch.inputs.packs_weights or (launch.table.made_sharded and launch.plan.zero == FULLY_SHARDED):
         return []
     half = HALF_BYTES, launch.inputs.recipe.half
     in_fp32 = launch.table.made_in == "fp32" and not launch.inputs.freezes_weights

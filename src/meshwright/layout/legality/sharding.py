@@ -6,6 +6,7 @@ from meshwright.arrays import one_of
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.legality.rule import Ruling, change, changes, divisors, invariant, one, restriction
 from meshwright.layout.plans import Layout
+from meshwright.specs.adapters import ROW_PARALLEL, adapted_modules
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
@@ -120,6 +121,22 @@ def adapters_without_other_axes(plan: Layout, job: Job) -> Ruling:
     yield (plan.tp == 1) & (plan.pp == 1) & (plan.ep == 1) | (not job.lora_rank)
     split = next(name for name in ("tp", "pp", "ep") if getattr(plan, name) > 1)
     yield f"adapters are not priced with {split} {getattr(plan, split)}; nearest {split}: 1"
+
+
+@restriction
+def adapters_beside_whole_weights(plan: Layout, job: Job) -> Ruling:
+    """Adapters need ZeRO 0 or 1."""
+    yield (plan.zero < 2) | (not job.lora_rank)
+    yield f"adapters are not priced with ZeRO {plan.zero}, which divides frozen weights too; nearest zero: 1"
+
+
+@restriction
+def adapter_rank(plan: Layout, job: Job) -> Ruling:
+    """tp divides the rank of adapters beside column-parallel layers."""
+    column = set(adapted_modules(job.lora_modules)) - set(ROW_PARALLEL)
+    yield (job.lora_rank % plan.tp == 0) | (not column)
+    near = change("tp", plan.tp, divisors(job.lora_rank))
+    yield f"adapters of rank {job.lora_rank} do not divide over tp {plan.tp}; {near}"
 
 
 @restriction

@@ -179,10 +179,17 @@ def _shorter_sequence(inputs: Inputs, progress: Progress | None) -> Iterator[Rem
 
 
 def _adapters(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
-    """Adapters of the usual rank, where all weights are trained; under another runtime where this one has none."""
-    own = () if inputs.freezes_weights else _with_adapters(inputs)
-    elsewhere = () if inputs.freezes_weights or inputs.runtime.plans.adapters else _adapters_elsewhere(inputs)
-    return islice(_answers(Kind.ADAPTERS, chain(own, elsewhere), progress), 1)
+    """Adapters of the usual rank, where all weights are trained; under another runtime where this one has none. Beside
+    packed weights where 2-byte ones do not fit, or are asked for.
+    """
+    elsewhere = () if inputs.runtime.plans.adapters else _adapters_elsewhere(inputs)
+    whole = [] if inputs.freezes_weights else [*_with_adapters(inputs), *elsewhere]
+    packed = (
+        ((*options, *more), question)
+        for options, asked in whole or [((), inputs)]
+        for more, question in ([] if asked.packs_weights else _question(asked, behaviours=["frozen_weights=nf4"]))
+    )
+    return islice(_answers(Kind.ADAPTERS, chain(whole, packed), progress), 1)
 
 
 def _with_adapters(inputs: Inputs) -> Iterator[Question]:

@@ -16,8 +16,12 @@ LLAMA_LORA = read_inputs(
     "llama-3.1-8b", "1x8:h100", Job(sequence_length=2048, global_batch=8, lora_rank=16), "accelerate"
 )
 """Adapters beside all linear layers of it, under accelerate."""
+BRIDGE_LORA = read_inputs(
+    "llama-3.1-8b", "1x8:h100", Job(sequence_length=2048, global_batch=8, lora_rank=16), "megatron-bridge"
+)
+"""The same under Megatron-Bridge, whose fused products have one adapter."""
 FUSED_LOSS = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=2048, global_batch=64), "accelerate").replace(
     runtime=with_behaviours(read_runtime("accelerate"), ["liger=on"])
 )
-"""The same, all weights trained, with the kernels of Liger, whose loss is fused with the head."""
+"""Under accelerate, all weights trained, with the kernels of Liger, whose loss is fused with the head."""
 MIXTRAL = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))

@@ -20,8 +20,8 @@ class Capabilities(Spec):
     """Has models with experts, be every expert whole on every rank."""
     multi_token_prediction: bool
     """Trains layers of multi-token prediction, on the stage of the head."""
-    adapters: bool = False
-    """Trains low-rank adapters beside frozen 2-byte weights, as PEFT does."""
+    adapters: tuple[PrecisionName, ...] = ()
+    """The recipes beside whose frozen weights it trains low-rank adapters; none: it trains none."""
     drops_tokens: bool
     """Experts may have a capacity: tokens beyond it are dropped."""
     rank_order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...]

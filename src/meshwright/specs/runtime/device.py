@@ -70,6 +70,9 @@ class RuntimeKernels(Spec):
     """q, k and v are one matrix product: one gradient of their input is summed, not one each."""
     fused_gate: bool
     """Gate and up are one matrix product, in the same way."""
+    fused_adapters: Literal["any", "all", "one"] = "any"
+    """Of a fused product any of its parts may have an adapter of its own; all of them have one, or none has; or they
+    have one together."""
     repeats_keys: bool = False
     """Keys and values are repeated for the heads that share them before attention reads and saves them."""
     quantises_apart: bool
@@ -211,6 +214,8 @@ class Host(Spec):
     """Of one dense layer whose weights are frozen, under torch.autocast, in place of `host_s_per_layer`."""
     host_s_per_adapter: PassSeconds = PassSeconds(forward=0, backward=0)
     """On top, for each adapter of a layer."""
+    host_s_per_unpacked_weight: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, for each linear layer whose weight is stored in 4 bits."""
     host_s_per_updated_adapter: NonNegative = 0
     """Seconds per step to clip and update both weights of one adapter."""
     host_s_per_gathered_layer: PassSeconds = PassSeconds(forward=0, backward=0)

@@ -60,6 +60,9 @@ class Storage(Spec):
     wide_adapters: bool = False
     """Half weights under ZeRO 3: adapters stay in fp32, as peft makes them, and work in it, as the engine casts no
     model whose weights are divided already."""
+    frozen_weights: Literal["half", "nf4"] = "half"
+    """Full weights: what weights are stored as beside adapters: 2 bytes, or 4 bits of bitsandbytes (QLoRA), which every
+    product unpacks."""
     autocast: bool
     """Full weights: torch.autocast casts weights and inputs of every matrix product on its own; activations between
     layers are fp32."""
@@ -142,6 +145,9 @@ class Sharding(Spec):
     along their first dimension, and some ranks hold none (fully_shard without a placement of its own)."""
     divides_gradients: bool
     """Sets a divisor of gradients, so that fully_shard divides them into a new tensor where one rank has no others."""
+    loads_whole: bool = True
+    """Packed weights: every rank loads all of them, which stand until its share of them is copied from each; else one
+    layer after the other."""
     loss_within_forward: bool
     """The loss is computed in the forward that fully_shard wraps, while what the last unit was gathered in is there."""
     exchange_pools: bool

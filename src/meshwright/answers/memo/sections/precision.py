@@ -13,6 +13,7 @@ from meshwright.cost.optimizer_states import optimizer_bytes
 from meshwright.layout.plan import Plan
 from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.packed import frozen_bytes
 from meshwright.specs.precision import BF16, FORMATS, FP16, FP32, FP32_BYTES, HALF_BYTES
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_bytes, format_count, format_gib
@@ -52,8 +53,14 @@ def _formats(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
         why = "read by matrix units, which sum in fp32 inside"
         yield "operands of matrix products", half, f"{HALF_BYTES}", why
     if inputs.freezes_weights:
-        yield "frozen weights", half, f"{HALF_BYTES}", "read by the passes, never updated"
-        yield "weights of adapters", "fp32", f"{storage.weight_bytes}", f"small updates, and cast to {half} for use"
+        stored = recipe.number_format if inputs.stores_quantised else "nf4" if inputs.packs_weights else half
+        why = "unpacked by every product" if inputs.packs_weights else "read by the passes"
+        yield "frozen weights", stored, f"{_frozen_bytes(inputs):.3g}", f"{why}, never updated"
+        if storage.weights == "half":
+            yield "weights of adapters", half, f"{HALF_BYTES}", "what the passes read"
+            yield "master weights of adapters", "fp32", f"{FP32_BYTES}", "small updates must not round away"
+        else:
+            yield "weights of adapters", "fp32", f"{storage.weight_bytes}", f"small updates, and cast to {half} for use"
     elif storage.weights == "full":
         width = storage.weight_bytes
         used = f"cast to {half} for use" if width == FP32_BYTES else "updated as they are, without fp32 copies"
@@ -143,15 +150,28 @@ def _states(plan: Plan, inputs: Inputs) -> str:
     )
 
 
+def _frozen_bytes(inputs: Inputs) -> float:
+    """Of one frozen weight of a layer, with the copies that stand in place of a 2-byte one; on average where those of
+    linear layers are packed.
+    """
+    if inputs.packs_weights:
+        return frozen_bytes(inputs.model)
+    return inputs.recipe.quantised_bytes(inputs.cluster.accelerator) if inputs.stores_quantised else HALF_BYTES
+
+
 def _states_of_adapters(inputs: Inputs) -> str:
-    frozen, trained = parameter_count(inputs.model), adapter_parameters(inputs.model, inputs.job)
-    storage = inputs.runtime.storage
-    each = 2 * storage.weight_bytes + storage.moments_bytes
+    frozen = parameter_count(inputs.model)
+    trained = adapter_parameters(inputs.model, inputs.job, inputs.runtime)
+    storage, each = inputs.runtime.storage, _frozen_bytes(inputs)
+    gradients, in_half = inputs.kept_gradient_bytes, storage.weights == "half"
+    parts: dict[str, float] = {"weight": HALF_BYTES if in_half else storage.weight_bytes, "gradient": gradients}
+    parts |= {"fp32 weight": FP32_BYTES} if in_half else {}
+    parts |= {"moments": storage.moments_bytes}
+    taken, listed_parts = sum(parts.values()), ", ".join(f"{name} {size:.4g}" for name, size in parts.items())
     return (
-        f"The {format_count(frozen)} frozen weights take {HALF_BYTES} bytes each, {format_gib(frozen * HALF_BYTES)}, "
+        f"The {format_count(frozen)} frozen weights take {each:.3g} bytes each, {format_gib(frozen * each)}, "
         f"and have neither gradients nor optimizer states. The {format_count(trained)} parameters of adapters take "
-        f"{each:g} bytes each (weight {storage.weight_bytes}, gradient {storage.weight_bytes}, moments "
-        f"{storage.moments_bytes:.4g}), {format_gib(trained * each)} before sharding."
+        f"{taken:g} bytes each ({listed_parts}), {format_gib(trained * taken)} before sharding."
     )
 
 

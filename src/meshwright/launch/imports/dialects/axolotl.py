@@ -8,10 +8,16 @@ from meshwright.launch.imports.dialects.engines import STAGE, WEIGHTS, under_dee
 from meshwright.launch.imports.spellings.adapters import LoraOptions, lora_settings, priced
 from meshwright.launch.imports.spellings.deepspeed_json import deepspeed_json
 from meshwright.launch.imports.spellings.optimizers import with_optimizer
+from meshwright.launch.imports.spellings.packed import PackedOptions, packed_settings
 from meshwright.launch.spelling import Settings
 
 _LORA = LoraOptions(
     rank=("lora_r",), modules=("lora_target_modules",), dropout="lora_dropout", own=("lora_", "loraplus_", "peft_")
+)
+_PACKED = PackedOptions(
+    asked={"load_in_4bit": ("true",)},
+    form="bnb_config_kwargs.bnb_4bit_quant_type",
+    nested=("bnb_config_kwargs.bnb_4bit_use_double_quant", True),
 )
 _ELEMENTWISE = ("liger_rms_norm", "liger_rope")
 """What switches kernels of Liger that are priced together."""
@@ -31,12 +37,14 @@ def _adapted(known: Settings, notes: list[str]) -> Settings:
     """The settings with the adapters that are trained; raises `InvalidInput` for others than LoRA.
 
     Source: axolotl-ai-cloud/axolotl@067b021c8b87 src/axolotl/utils/schemas/config.py L1973-1995 (kernels of adapters
-    are on where no option says otherwise).
+    are on where no option says otherwise); loaders/model.py, the options of BitsAndBytesConfig of qlora.
     """
     settings = dict(known)
     adapter = settings.pop("adapter", None)
-    if adapter not in (None, False, "", "lora"):
-        raise InvalidInput(f"adapter {adapter}: {priced()}, lora beside bf16 weights alone; others are not modelled")
+    if adapter not in (None, False, "", "lora", "qlora"):
+        raise InvalidInput(f"adapter {adapter}: {priced()}, lora and qlora; others are not modelled")
+    if adapter == "qlora":
+        settings = packed_settings({"load_in_4bit": True} | settings, _PACKED, notes)
     if settings.get("lora_target_linear") is True:
         settings["lora_target_modules"] = "all-linear"
     settings = lora_settings(settings, _LORA, trained=bool(adapter))

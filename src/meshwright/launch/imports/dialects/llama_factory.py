@@ -10,6 +10,7 @@ from meshwright.launch.imports.spellings.adapters import LoraOptions, lora_setti
 from meshwright.launch.imports.spellings.liger import require_one_loss
 from meshwright.launch.imports.spellings.opened import opened
 from meshwright.launch.imports.spellings.optimizers import with_optimizer
+from meshwright.launch.imports.spellings.packed import PackedOptions, packed_settings
 from meshwright.launch.readers.settings import LaunchSettings, Value
 from meshwright.launch.spelling import Settings
 
@@ -21,6 +22,11 @@ _LORA = LoraOptions(
     dropout="lora_dropout",
     own=("lora_", "loraplus_", "pissa_", "use_rslora", "use_dora", "create_new_adapter", "additional_target"),
     usual={"lora_rank": 8, "lora_target": "all-linear"},
+)
+_PACKED = PackedOptions(
+    asked={"quantization_bit": ("4",), "quantization_method": ("", "bnb", "bitsandbytes")},
+    form="quantization_type",
+    nested=("double_quantization", True),
 )
 
 
@@ -48,10 +54,12 @@ def _translated(spelled: Spelled) -> Settings:
     """The settings with the adapters that are trained and what shards states.
 
     Source: hiyouga/LLaMA-Factory@ff6d4d12eeb0 src/llamafactory/model/adapter.py L337-350 (trained weights are cast to
-    fp32 but with pure_bf16).
+    fp32 but with pure_bf16); @13e7388708d7 model/model_utils/quantization.py (bnb_4bit_quant_storage in 2 bytes) and
+    hparams/model_args.py.
     """
     known = opened(spelled.known, spelled.read.path)
     require_one_loss(known, "liger_kernel_config")
+    known = packed_settings(known, _PACKED, spelled.notes)
     known = _adapted(with_optimizer(known, "optim", spelled.notes))
     return with_engine(known | (WEIGHTS if known.get("pure_bf16") is True else {}), spelled)
 

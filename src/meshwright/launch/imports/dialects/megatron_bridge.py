@@ -9,10 +9,10 @@ from meshwright.launch.imports.dialects.nemo import NO_DROPOUT, nemo_arguments, 
 from meshwright.launch.imports.files.bridge_workloads import is_workload
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.spellings.arguments import modern_arguments
+from meshwright.launch.imports.spellings.bridge_adapters import adapter_settings
 from meshwright.launch.imports.spellings.bridge_fusion import left_unfused
 from meshwright.launch.imports.spellings.bridge_precision import precision_of, says_precision, unknown_precision
 from meshwright.launch.imports.spellings.bridge_recipe import PRECISION, with_recipe
-from meshwright.launch.imports.spellings.training import require_whole
 from meshwright.launch.imports.spellings.unsaid import DEGREES
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
@@ -40,6 +40,7 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     said: Settings = {key: value for key, value in known.items() if key.startswith("--")}
     named = {key: value for key, value in named.items() if key not in _GRADIENTS}
     settings = NO_DROPOUT | nemo_arguments(fields) | on | precision_of(known, notes) | named | _off(known) | said
+    settings |= adapter_settings(known)
     if known.get("model.moe_permute_fusion") is False:
         settings["--moe-permute-fusion"] = False
     for each in left_unfused(read, known):
@@ -121,7 +122,6 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
 
 
 def _translated(spelled: Spelled) -> Settings:
-    require_whole(spelled.read)
     if is_workload(spelled.read) and not says_precision(spelled.known):
         raise InvalidInput(
             f"{spelled.read.path!r}: a workload says no precision, which the command that runs it chooses: "

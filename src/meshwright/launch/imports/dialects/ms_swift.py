@@ -29,18 +29,23 @@ _RENAMED = {
     "--virtual-pipeline-model-parallel-size": "--num-virtual-stages-per-pipeline-rank",
 }
 _TUNERS = ("--tuner_type", "--train_type")
+_ADAPTERS: Settings = {"--lora-rank": 8, "--target-modules": "all-linear", "--lora-dropout": 0.05}
+"""Of adapters, where they are trained."""
+_OF_ADAPTERS = ("--lora-", "--target-modules", "--modules-to-save", "--target-regex", "--use-rslora")
+"""How the names of options begin that mean nothing where all weights are."""
 
 
 def _swift_arguments(known: Settings) -> Settings:
     """The options with hyphens and without those that are off.
 
-    Raises `InvalidInput` where adapters are trained, or other models run beside the one that is.
+    Raises `InvalidInput` for tuners other than LoRA, and where other models run beside the one that is trained.
 
     Source: modelscope/ms-swift@3602360a5 swift/megatron/arguments/megatron_args.py.
     """
-    for name in _TUNERS:
-        if str(known.get(name, "full")) != "full":
-            raise InvalidInput(f"{name} {known[name]}: {priced()}, not as Megatron does")
+    name = next((name for name in _TUNERS if name in known), _TUNERS[0])
+    tuner = str(known.get(name, "full"))
+    if tuner not in ("full", "lora"):
+        raise InvalidInput(f"{name} {tuner}: {priced()}; full and lora are modelled")
     if "--rlhf_type" in known:
         raise InvalidInput(
             f"--rlhf_type {known['--rlhf_type']}: models beside the one that is trained are not modelled"
@@ -54,10 +59,21 @@ def _swift_arguments(known: Settings) -> Settings:
             settings.pop(name, None)
         else:
             settings[name] = True if text == "true" else value
+    settings = _adapted(settings) if tuner == "lora" else _without(settings, _OF_ADAPTERS)
     if settings.get("--torch-dtype") == "float16" or "--fp16" in settings:
         settings.pop("--bf16")
         settings["--fp16"] = True
     return settings
+
+
+def _adapted(settings: Settings) -> Settings:
+    """The options of adapters with those that are left out, and without a dropout of 0."""
+    settings = _ADAPTERS | settings
+    return _without(settings, ("--lora-dropout",)) if float(str(settings["--lora-dropout"])) == 0 else settings
+
+
+def _without(settings: Settings, names: tuple[str, ...]) -> Settings:
+    return {key: value for key, value in settings.items() if not key.startswith(names)}
 
 
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:

@@ -17,6 +17,7 @@ from meshwright.launch.imports.spellings.liger import require_one_loss
 from meshwright.launch.imports.spellings.numbers import whole_number
 from meshwright.launch.imports.spellings.opened import opened
 from meshwright.launch.imports.spellings.optimizers import with_optimizer
+from meshwright.launch.imports.spellings.packed import PackedOptions, packed_settings
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -27,6 +28,12 @@ _LORA = LoraOptions(
     dropout="--lora_dropout",
     own=("--lora_", "--target_modules", "--use_dora"),
     usual={"--lora_rank": 8, "--target_modules": "all-linear", "--lora_dropout": 0.05},
+)
+_PACKED = PackedOptions(
+    asked={"--quant_method": ("bnb",), "--quant_bits": ("4",)},
+    form="--bnb_4bit_quant_type",
+    nested=("--bnb_4bit_use_double_quant", True),
+    stored="--bnb_4bit_quant_storage",
 )
 _TUNERS = ("--tuner_type", "--train_type", "--sft_type")
 """Names of one option, of this and of earlier releases."""
@@ -49,19 +56,21 @@ def swift_arguments(spelled: Spelled) -> Settings:
 
     Source: modelscope/ms-swift@3602360a5 swift/arguments/sft_args.py (_init_deepspeed, _init_fsdp),
     base_args/base_args.py (adapters unless it is said) and base_args/model_args.py L130-142 (mixed precision follows
-    torch_dtype); swift/pipelines/train/tuner.py L393-409 (weights that are all trained stay as they are loaded).
+    torch_dtype); swift/pipelines/train/tuner.py L393-409 (weights that are all trained stay as they are loaded);
+    base_args/quant_args.py L33-67 (packed weights).
     """
     known = plain_switches(opened(spelled.known, spelled.read.path))
     require_one_loss(known, "--liger_kernel_config")
     tuner = next((str(known[name]) for name in _TUNERS if name in known), "lora")
     if tuner not in ("full", "lora"):
-        raise InvalidInput(f"--tuner_type {tuner}: {priced()}; full, and lora beside bf16 weights alone, are modelled")
+        raise InvalidInput(f"--tuner_type {tuner}: {priced()}; full and lora are modelled")
     if str(known.get(_SPLIT, 1)) != "1":
         raise InvalidInput(f"{_SPLIT} {known[_SPLIT]}: ms-swift's own split of sequences over ranks is not modelled")
     wide = known.get("--torch_dtype") in ("float16", "float32")
     half = "--fp16" if str(known.get("--fp16", wide)) in ("True", "true") else "--bf16"
     left_out = (*_TUNERS, _SPLIT, "--deepspeed_autotp_size")
     settings = _USUAL | {key: value for key, value in known.items() if key not in left_out}
+    settings = packed_settings(settings, _PACKED, spelled.notes)
     settings = lora_settings(settings, _LORA, trained=tuner == "lora") | {half: True} | ({} if wide else WEIGHTS)
     settings = _accumulated(settings, spelled.ranks)
     if tp := known.get("--deepspeed_autotp_size"):

@@ -12,6 +12,7 @@ from meshwright.launch.imports.spellings.adapters import LoraOptions, lora_setti
 from meshwright.launch.imports.spellings.liger import require_one_loss
 from meshwright.launch.imports.spellings.opened import opened
 from meshwright.launch.imports.spellings.optimizers import with_optimizer
+from meshwright.launch.imports.spellings.packed import PackedOptions, packed_settings
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -24,6 +25,12 @@ _LORA = LoraOptions(
     modules=("--lora_target_modules", "--lora_target"),
     dropout="--lora_dropout",
     own=("--lora_", "--use_dora"),
+)
+_PACKED = PackedOptions(
+    asked={"--load_in_4bit": ("true",)},
+    form="--bnb_4bit_quant_type",
+    nested=("--use_bnb_nested_quant", False),
+    stored="--bnb_4bit_quant_storage",
 )
 _DTYPES, _HALF = ("--dtype", "--torch_dtype"), ("bfloat16", "auto")
 _SWITCHES = ("--use_peft", "--use_lora", "--lora_enable")
@@ -48,7 +55,7 @@ def plain_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -> 
     settings = opened(with_optimizer(settings, "--optim", notes), read.path)
     if settings.get("--gradient_checkpointing") == "1":
         settings["--gradient_checkpointing"] = True
-    settings = plain_switches(settings)
+    settings = packed_settings(plain_switches(settings), _PACKED, notes)
     require_one_loss(settings, "--liger_kernel_config")
     half = any(settings.get(dtype) in _HALF for dtype in _DTYPES)
     return _adapted(settings, name) | (WEIGHTS if half else {})

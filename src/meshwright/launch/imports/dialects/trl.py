@@ -9,6 +9,7 @@ from meshwright.launch.imports.dialects.engines import WEIGHTS, with_engine
 from meshwright.launch.imports.spellings.adapters import LoraOptions, lora_settings
 from meshwright.launch.imports.spellings.liger import require_one_loss
 from meshwright.launch.imports.spellings.optimizers import with_optimizer
+from meshwright.launch.imports.spellings.packed import PackedOptions, packed_settings
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -19,6 +20,12 @@ _LORA = LoraOptions(
     own=("lora_", "use_rslora", "use_dora"),
     usual={"lora_r": 16, "lora_dropout": 0.05},
     left_to_peft=True,
+)
+_PACKED = PackedOptions(
+    asked={"load_in_4bit": ("true",)},
+    form="bnb_4bit_quant_type",
+    nested=("use_bnb_nested_quant", False),
+    stored="bnb_4bit_quant_storage",
 )
 _HALF = ("bfloat16", "auto")
 
@@ -40,12 +47,14 @@ def _weights(known: Settings, *, frozen: bool) -> Settings:
 def _translated(spelled: Spelled) -> Settings:
     """The settings with what shards states and the adapters that are trained, and without switches that are off; where
     the file does not say what starts it, that may shard as well.
+
+    Source: huggingface/trl@f2cd57710 trl/trainer/model_config.py L156-171 and utils.py L236-242 (packed weights).
     """
     known = with_optimizer(spelled.known, "optim", spelled.notes)
     known = with_engine(known, spelled, replicated=bool(spelled.read.program))
     require_one_loss(known, "liger_kernel_config")
     trained = known.get("use_peft") is True
-    known = lora_settings(known, _LORA, trained=trained)
+    known = packed_settings(lora_settings(known, _LORA, trained=trained), _PACKED, spelled.notes)
     known |= _weights(known, frozen=trained)
     if not {"bf16", "fp16"} & known.keys():
         spelled.notes.append("neither bf16 nor fp16 stands in it: priced in bf16")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from meshwright.launch.imports.files.functions import without_objects
+from meshwright.launch.imports.spellings.bridge_adapters import SECTION, with_adapters
 from meshwright.launch.imports.spellings.unsaid import recipes_elsewhere, unsaid_degrees
 from meshwright.launch.imports.spellings.vocabulary import model_of_class
 from meshwright.launch.readers.python.names import is_class
@@ -14,7 +15,18 @@ from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettin
 
 _PASSED = ("config", "cfg")
 """What training takes a whole recipe as."""
-_SECTIONS = ("model", "train", "dataset", "ddp", "optimizer", "mixed_precision", "comm_overlap", "dist", "checkpoint")
+_SECTIONS = (
+    "model",
+    "train",
+    "dataset",
+    "ddp",
+    "optimizer",
+    "mixed_precision",
+    "comm_overlap",
+    "dist",
+    "checkpoint",
+    SECTION,
+)
 _SIZES = {f"model.{name}" for name in ("num_layers", "hidden_size", "num_attention_heads", "vocab_size")}
 _OF_HUGGING_FACE = "from_hf_pretrained"
 _LAYOUT = "model.pipeline_model_parallel_layout"
@@ -36,7 +48,7 @@ def with_recipe(read: LaunchSettings) -> LaunchSettings:
     of v0.1.0 (`Llama31ModelProvider70B`).
     """
     makers = [each for each in recipes_elsewhere(read) if each in read.elsewhere]
-    read = replace(read, settings=(*map(_settled, read.settings), *_dispatcher(read)))
+    read = with_adapters(replace(read, settings=(*map(_settled, read.settings), *_dispatcher(read))))
     kept_elsewhere = [each for each in read.elsewhere if each.key != DISPATCHES]
     read = replace(read, elsewhere=(*kept_elsewhere, *_made_elsewhere(read)))
     said = {each.key for each in read.settings if not each.open and each.value is not None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.spellings.adapters import priced
 from meshwright.launch.readers.settings import LaunchSettings
 
 _OTHER_MODELS = re.compile(r"pretrain_(bert|t5|ict|retro|vision|vlm|mamba|hybrid|mimo|biencoder)\w*\.py$")
@@ -47,6 +46,6 @@ def require_whole(read: LaunchSettings) -> None:
         adapters = "peft" in each.key.split(".")[:-1] or each.key.rpartition(".")[2] in ("peft", "peft_scheme")
         if adapters and each.value not in (None, "None", "none", ""):
             raise InvalidInput(
-                f"{read.path!r}, line {each.line}: {each.key} is of the training of adapters; {priced()}, not as "
-                "Megatron does"
+                f"{read.path!r}, line {each.line}: {each.key} is of the training of adapters, which is read in recipes "
+                "of Megatron-Bridge and not of NeMo; --runtime megatron-core --lora-rank 16 prices it"
             )
