@@ -11,10 +11,11 @@ from meshwright.cost.optimizer_states import device_optimizer_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
-from meshwright.specs.behaviours import narrower_states, with_behaviours
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
+from meshwright.specs.switches import narrower_states
 from strategies import llama_8b, question
 
 PARAMETERS = 1_000_000_000

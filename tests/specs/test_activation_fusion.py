@@ -12,15 +12,10 @@ from meshwright.cost.step import estimate_each
 from meshwright.launch.imports.question import Given, question_of_file
 from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan
-from meshwright.specs.behaviours import (
-    ACTIVATION_FUSION,
-    ROPE_FUSION,
-    position_of,
-    with_behaviours,
-    with_kernels_on,
-)
+from meshwright.specs.behaviours import ACTIVATION_FUSION, ROPE_FUSION, position_of, with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
+from meshwright.specs.switches import with_kernels_on
 from strategies import question
 
 RUNTIMES = ["megatron-core", "megatron-bridge"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from meshwright.errors import InvalidSpec
-from meshwright.specs.behaviours import FUSED_EXPERTS, with_behaviours, with_kernels_on
+from meshwright.specs.behaviours import FUSED_EXPERTS, with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
 from meshwright.specs.runtime import read_runtime
+from meshwright.specs.switches import with_kernels_on
 from strategies import latent, llama_8b, mixture, question
 
 

@@ -7,9 +7,10 @@ import pytest
 from commands import asked
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of
-from meshwright.specs.behaviours import PERMUTE_FUSION, with_behaviours, with_kernels_on
+from meshwright.specs.behaviours import PERMUTE_FUSION, with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
+from meshwright.specs.switches import with_kernels_on
 from strategies import question
 
 UNFUSED = ("--with", "permute_fusion=off")

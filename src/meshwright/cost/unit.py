@@ -117,9 +117,9 @@ class UnitTimes(NamedTuple):
 
 def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, the axes that the rank order numbers before tp,
-    the pipeline and micro-batches where they say how far exchanges of experts overlap, and the stage of ZeRO where the
-    host issues more under stage 3, kernels add up gradients below stage 2, or adapters cast their inputs there. plans:
-    shape (n,); pipelines: theirs. Returns plans of the shapes, and the row of each plan.
+    pipeline and micro-batches where exchanges of experts overlap, and the stage of ZeRO where the host issues more
+    under 3, kernels add up gradients below 2, or adapters cast their inputs there. plans: shape (n,); pipelines:
+    theirs. Returns plans of the shapes, and the row of each plan.
 
     >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
@@ -254,8 +254,7 @@ def _end(time: EndTime, exchanges: tuple[Exchange, ...], inputs: Inputs) -> Unit
 def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
     """The time of one layer of a kind. plan: scalar or array (n,). Returns seconds for one micro-batch.
 
-    Source: `layer_time`, `layer_exchanges`, `issue_time`; that the host waits for the tokens of each expert: NVIDIA/
-    Megatron-LM, core/transformer/moe/token_dispatcher.py, _maybe_dtoh_and_synchronize.
+    Source: `layer_time`, `layer_exchanges`, `issue_time`.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
@@ -285,7 +284,7 @@ def _with_host(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime, 
     Forward, the host learns in every layer of experts how many tokens each has, so that it is not ahead of their
     products; while these run it issues what follows, up to the next layer's experts, so that the longer of both waits
     counts. It issues both passes together where they run beside each other. Where it waits for each kernel, the device
-    waits for all that it issues.
+    waits for all that it issues. Source: Megatron-LM, token_dispatcher.py, _maybe_dtoh_and_synchronize.
     """
     issue, products = issue_time(plan, inputs, kind), layer.forward_parts.routed.experts.work.total
     if not inputs.runtime.host.runs_ahead:

@@ -145,7 +145,8 @@ def test_an_exchange_that_nothing_hides_is_exposed_whole(dispatcher: str) -> Non
 
 
 def test_overlap_hides_a_part_and_changes_nothing_of_the_exchange() -> None:
-    alone, hidden = (entry(asked(*behaviours), ep=8)["experts"] for behaviours in ((), ("overlap.expert=0.7",)))
+    questions = (asked(*behaviours, global_batch=256) for behaviours in ((), ("overlap.expert=0.7",)))
+    alone, hidden = (entry(each, ep=8)["experts"] for each in questions)
     assert hidden["exchanged_s"] == alone["exchanged_s"]
     assert 0 < hidden["exposed_s"] < 0.5 * hidden["exchanged_s"]
     assert hidden["layers"] == alone["layers"]

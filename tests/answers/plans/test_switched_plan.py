@@ -53,7 +53,7 @@ def test_a_fused_dispatcher_is_named_only_where_it_runs(cluster: str) -> None:
 
 
 def test_each_switch_makes_the_step_shorter() -> None:
-    inputs = question(latent(), "2x8:h100", global_batch=64)
+    inputs = question(latent(), "2x8:h100", global_batch=512)
     switched = switched_plan(find(inputs))
     assert switched
     for left_out in switched.options:

@@ -18,11 +18,11 @@ from meshwright.search.many_searches.fewest_nodes import fewest_nodes
 from meshwright.search.many_searches.remedies import Kind, Remedy, remedies
 from meshwright.search.plan_space.constrained import satisfies
 from meshwright.search.published.runs import unpublished
-from meshwright.specs.behaviours import narrower_states
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
 from meshwright.specs.scale import with_nodes
+from meshwright.specs.switches import narrower_states
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_gib
 from strategies import legal_plans, llama_8b, llama_70b, mixture, question

@@ -23,9 +23,9 @@ from meshwright.specs.behaviours import (
     ROPE_FUSION,
     position_of,
     with_behaviours,
-    with_kernels_on,
 )
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.switches import with_kernels_on
 from meshwright.units import format_seconds
 
 FUSED = "fused"

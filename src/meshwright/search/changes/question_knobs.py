@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, get_args
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
 from meshwright.search.changes.padding import paddings
-from meshwright.specs.behaviours import KERNEL_SWITCHES, narrower_states, position_of, switched_on, with_kernels_on
+from meshwright.specs.behaviours import position_of
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime.communication import Communication, Overlap
 from meshwright.specs.scale import network_levels, with_network, with_nodes
+from meshwright.specs.switches import KERNEL_SWITCHES, narrower_states, switched_on, with_kernels_on
 
 NETWORK_FACTOR = 2.0
 

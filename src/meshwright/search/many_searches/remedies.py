@@ -18,13 +18,14 @@ from meshwright.search.fits.least_states import states_fit
 from meshwright.search.many_searches.fewest_nodes import fewest_nodes, whole_answer
 from meshwright.search.published.runs import unpublished
 from meshwright.specs.adapters import ATTENTION, runtimes_with_adapters
-from meshwright.specs.behaviours import LIGER, beside_adapters, narrower_states, position_of, with_behaviours
+from meshwright.specs.behaviours import LIGER, beside_adapters, position_of, with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.scale import with_full_node, with_gpus, with_nodes
+from meshwright.specs.switches import narrower_states
 
 SEQUENCE_DIVISORS = (2, 4, 8, 16)
 MOST_CHANGES = 5

@@ -1,0 +1,75 @@
+"""Switches: what a question gains at another position of its runtime's switches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from meshwright.errors import InvalidSpec
+from meshwright.specs.behaviours import (
+    ACTIVATION_FUSION,
+    FUSED_EXPERTS,
+    LIGER,
+    PERMUTE_FUSION,
+    ROPE_FUSION,
+    position_of,
+    with_behaviours,
+)
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.runtime import Runtime
+
+OF_EXPERTS = (PERMUTE_FUSION, FUSED_EXPERTS)
+KERNEL_SWITCHES = (*OF_EXPERTS, ACTIVATION_FUSION, ROPE_FUSION, LIGER)
+"""Switches for faster kernels, the first of models with experts."""
+
+
+def switched_on(runtime: Runtime, field: str, otherwise: float) -> float:
+    """The highest number that a switch of the runtime gives a field; `otherwise` where no switch sets it.
+
+    >>> from meshwright.specs.runtime import read_runtime
+    >>> switched_on(read_runtime("megatron-core"), "overlap.tensor_parallel", 0.9)
+    0.5
+    """
+    positions = (values for switch in runtime.switches.values() for values in switch.values())
+    return max((float(values[field]) for values in positions if field in values), default=otherwise)
+
+
+def with_kernels_on(inputs: Inputs, switch: str) -> Inputs | None:
+    """The question with one of `KERNEL_SWITCHES` on; None where it is on already, and where its runtime, as of now, has
+    no such switch or does not run these kernels in the question's precision or for its model.
+
+    >>> from meshwright.specs.reading.examples import MIXTRAL  # in bf16
+    >>> print(with_kernels_on(MIXTRAL, FUSED_EXPERTS))
+    None
+    """
+    runtime = inputs.runtime
+    of_now = runtime.id == runtime.framework and switch in runtime.switches
+    lacks = switch in OF_EXPERTS and not inputs.model.is_moe
+    if lacks or not of_now or position_of(runtime, switch) in ("on", ""):
+        return None
+    try:
+        return inputs.replace(runtime=with_behaviours(runtime, [f"{switch}=on"]))
+    except InvalidSpec:
+        return None
+
+
+def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
+    """The question at every position of its runtime's switches at which optimizer states take fewer bytes a parameter
+    on the device: each with the change that `--with` takes.
+
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> [change for change, _ in narrower_states(LLAMA)]
+    ['optimizer_states=bf16', 'optimizer_states=fp8', 'optimizer_states=offloaded']
+    """
+    for switch, positions in inputs.runtime.switches.items():
+        for position in positions:
+            change = f"{switch}={position}"
+            try:
+                after = inputs.replace(runtime=with_behaviours(inputs.runtime, [change]))
+            except InvalidSpec:
+                continue
+            if _device_bytes(after) < _device_bytes(inputs):
+                yield change, after
+
+
+def _device_bytes(inputs: Inputs) -> float:
+    return 0 if inputs.runtime.storage.offloads_states else inputs.optimizer_bytes
