@@ -46,7 +46,7 @@ def test_a_job_takes_modules_as_they_are_written() -> None:
             "llama-3.1-8b",
             "torchtitan",
             {},
-            "under torchtitan; use accelerate, deepspeed, megatron-bridge, megatron-core or pytorch-ddp",
+            "under torchtitan; use accelerate, deepspeed, megatron-bridge or pytorch-ddp",
         ),
         ("llama-3.1-8b", "megatron-lm", {}, "adapters are not priced under megatron-lm; use accelerate"),
         (

@@ -49,6 +49,8 @@ class PlanLength(NamedTuple):
     legend: bool = True
     every_way: bool = True
     """Of what would fit safely; else the first of each kind."""
+    most_ways: int | None = None
+    """How many of these; None: all."""
     table: bool = True
     """The ranking as a table; else a line for each plan but the best."""
     settings: bool = True
@@ -63,7 +65,10 @@ PLAN_LENGTHS = (
         PlanLength(*each, legend=False, table=False, settings=False)
         for each in ((3, 8), (2, 8), (0, 8), (0, 6), (0, 3))
     ),
-    PlanLength(ranked=0, front=3, legend=False, every_way=False, settings=False),
+    *(
+        PlanLength(ranked=0, front=3, legend=False, every_way=False, most_ways=most, settings=False)
+        for most in (None, 2, 1)
+    ),
 )
 """The longest first."""
 
@@ -113,7 +118,7 @@ def plan_briefs(
 
     untold = ["what every constraint costs"] if len(costs) > len(told) else []
     for each in PLAN_LENGTHS:
-        shown = ways if each.every_way or ways is None else first_of_each_kind(ways)
+        shown = ways if each.every_way or ways is None else first_of_each_kind(ways)[: each.most_ways]
         rest = ["every way to fit"] if len(shown or ()) < len(ways or ()) else []
         rest += ["what launches set"] if first(each.settings) != first(True) else []
         length = each._replace(ranked=top, table=True) if top else each

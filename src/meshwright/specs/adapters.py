@@ -114,9 +114,10 @@ def runtimes_with_adapters() -> tuple[str, ...]:
     """The runtimes of the catalogue under which adapters are priced, by id.
 
     >>> runtimes_with_adapters()
-    ('accelerate', 'deepspeed', 'megatron-bridge', 'megatron-core', 'pytorch-ddp')
+    ('accelerate', 'deepspeed', 'megatron-bridge', 'pytorch-ddp')
     """
-    return tuple(name for name in catalog.names("runtimes") if read_runtime(name).plans.adapters)
+    plans = ((name, read_runtime(name).plans) for name in catalog.names("runtimes"))
+    return tuple(name for name, each in plans if each.adapters and not each.adapters_of)
 
 
 @cache

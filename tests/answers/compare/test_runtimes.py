@@ -160,7 +160,12 @@ def test_experts_that_no_more_ranks_would_share_are_told_where_nothing_helps() -
 def test_a_reason_that_several_runtimes_have_is_said_once() -> None:
     adapters = ("--lora-rank", "16", "--micro-batch", "1")
     screen = " ".join(asked("plan", *question(runtime="all", cluster="1x1:h100"), *adapters).out.split())
-    assert screen.count("adapters are not priced under this runtime; use accelerate, deepspeed or pytorch-ddp") == 1
+    assert (
+        screen.count(
+            "adapters are not priced under this runtime; use accelerate, deepspeed, megatron-bridge or pytorch-ddp"
+        )
+        == 1
+    )
     assert "internevo" in screen
     assert "Replaced in every runtime" not in screen
     assert "frozen" not in screen

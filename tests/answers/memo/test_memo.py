@@ -254,7 +254,7 @@ def test_the_usual_baseline_is_a_node_of_several() -> None:
 
 
 def test_where_no_change_would_fit_other_runtimes_are_named() -> None:
-    wide = ("--model", "llama-3.1-70b", "--cluster", "2x8:a100-80gb", "--seq-len", "4096", "--global-batch", "64")
+    wide = ("--model", "llama-3.1-405b", "--cluster", "2x8:a100-80gb", "--seq-len", "4096", "--global-batch", "64")
     answer = asked("memo", *wide, "--runtime", "pytorch-ddp")
     assert answer.code == 3
     assert "With `pytorch-ddp` no plan fits even with 32 times the nodes" in answer.out

@@ -183,8 +183,8 @@ def _adapters(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     """Adapters of the usual rank, where all weights are trained; under another runtime where this one has none. Beside
     packed weights where 2-byte ones do not fit, or are asked for.
     """
-    elsewhere = () if inputs.runtime.plans.adapters else _adapters_elsewhere(inputs)
-    whole = [] if inputs.freezes_weights else [*_with_adapters(inputs), *elsewhere]
+    has_own = inputs.runtime.plans.adapters and not inputs.runtime.plans.adapters_of
+    whole = [] if inputs.freezes_weights else [*(_with_adapters if has_own else _adapters_elsewhere)(inputs)]
     packed = (
         ((*options, *more), question)
         for options, asked in whole or [((), inputs)]

@@ -22,6 +22,8 @@ class Capabilities(Spec):
     """Trains layers of multi-token prediction, on the stage of the head."""
     adapters: tuple[PrecisionName, ...] = ()
     """The recipes beside whose frozen weights it trains low-rank adapters; none: it trains none."""
+    adapters_of: str = ""
+    """The runtime whose adapters these are, where launches of this one have none of their own."""
     drops_tokens: bool
     """Experts may have a capacity: tokens beyond it are dropped."""
     rank_order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...]

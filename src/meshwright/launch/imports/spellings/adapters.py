@@ -41,7 +41,7 @@ def priced() -> str:
     """As which runtimes adapters are priced, in words.
 
     >>> priced()
-    'adapters are priced as accelerate, deepspeed, megatron-bridge, megatron-core or pytorch-ddp runs them'
+    'adapters are priced as accelerate, deepspeed, megatron-bridge or pytorch-ddp runs them'
     """
     return f"adapters are priced as {any_of(runtimes_with_adapters())} runs them"
 

@@ -26,16 +26,16 @@ class Fusion(NamedTuple):
 
 FUSIONS = (
     Fusion(
-        "model.bias_activation_fusion",
-        "--no-bias-swiglu-fusion",
-        "activations take longer and keep more",
-        re.compile(r"llama|deepseek|moonlight|glm|gpt[-_]?oss|kimi|nemotron", re.IGNORECASE),
+        field="model.bias_activation_fusion",
+        without="--no-bias-swiglu-fusion",
+        what="activations take longer and keep more",
+        on=re.compile(r"llama|deepseek|moonlight|glm|gpt[-_]?oss|kimi|nemotron", re.IGNORECASE),
     ),
     Fusion(
-        "model.apply_rope_fusion",
-        "--no-rope-fusion",
-        "rotary positions take longer",
-        re.compile(r"llama|nemotron", re.IGNORECASE),
+        field="model.apply_rope_fusion",
+        without="--no-rope-fusion",
+        what="rotary positions take longer",
+        on=re.compile(r"llama|nemotron", re.IGNORECASE),
     ),
 )
 
