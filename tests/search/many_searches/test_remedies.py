@@ -18,6 +18,7 @@ from meshwright.search.many_searches.fewest_nodes import fewest_nodes
 from meshwright.search.many_searches.remedies import Kind, Remedy, remedies
 from meshwright.search.plan_space.constrained import satisfies
 from meshwright.search.published.runs import unpublished
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
@@ -206,3 +207,11 @@ def test_the_first_way_alone_stands_in_one_line() -> None:
     host = format_gib(16 * parameter_count(inputs.model))  # fp32 weights, moments and gradients
     assert first.options == ("--with optimizer_states=offloaded",)
     assert f"What would fit: {first.options[0]} ({host} of the memory of each host): tp8" in message
+
+
+def test_packed_weights_that_are_loaded_in_pieces_are_offered_where_loading_them_whole_is_too_much() -> None:
+    job = {"precision": "bf16", "global_batch": 8, "sequence_length": 1024, "lora_rank": 16}
+    asked_of = question(read_model("llama-3.1-70b"), "1x4:a100-40gb", "accelerate", **job)
+    packed = asked_of.replace(runtime=with_behaviours(asked_of.runtime, ["frozen_weights=nf4"]))
+    ways = remedies(find(packed))
+    assert [each.options for each in ways if each.kind == Kind.FEWER_BYTES] == [("--with loads_whole=false",)]

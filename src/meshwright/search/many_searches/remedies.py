@@ -124,8 +124,15 @@ def _fewer_bytes(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
         yield from islice(_answers(Kind.FEWER_BYTES, _two_forms(inputs), progress), MOST_CHANGES)
 
 
+def _loads_in_pieces(inputs: Inputs) -> list[str]:
+    """The change that loads packed weights layer by layer, where they are loaded whole."""
+    return ["loads_whole=false"] if inputs.packs_weights and inputs.runtime.sharding.loads_whole else []
+
+
 def _other_forms(inputs: Inputs) -> Iterator[Question]:
     runtime, job = inputs.runtime, inputs.job
+    for change in _loads_in_pieces(inputs):
+        yield from _question(inputs, behaviours=[change])
     for change in _other_losses(runtime):
         yield from _question(inputs, behaviours=[change])
     if runtime.sharding.accumulates_whole:
@@ -210,14 +217,13 @@ def _adapters_elsewhere(inputs: Inputs) -> Iterator[Question]:
 
 
 def _more_accelerators(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
-    """More of them; where no number makes a plan safe and models of transformers keep whole logits, with their other
-    forms.
-    """
+    """More of them; where no number makes a plan safe, with other logits, or packed weights loaded in pieces."""
     found = False
     for each in _on_more(inputs, progress):
         found = True
         yield each
-    for change in () if found or LIGER not in inputs.runtime.switches else _other_losses(inputs.runtime):
+    losses = _other_losses(inputs.runtime) if LIGER in inputs.runtime.switches else ()
+    for change in () if found else (*losses, *_loads_in_pieces(inputs)):
         for options, question in _question(inputs, behaviours=[change]):
             yield from (replace(each, options=options) for each in _on_more(question, progress))
 
