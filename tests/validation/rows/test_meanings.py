@@ -231,6 +231,8 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("megatron-core", "reduce-scatter and allgather of NCCL", ""),
         ("deepspeed", "ZeRO 3 with CPU optimizer offloading", "offloaded=states_and_gradients"),
         ("torchtitan", "AdamW (foreach, one more copy)", "fused_update=false"),
+        ("pytorch-eager", "own trainer, Transformer Engine 2.13.0 layers", "fused_activation=true"),
+        ("pytorch-eager", "own trainer, without Transformer Engine layers", ""),
         ("automodel", "", "cross_entropy=eager"),
         ("automodel", "", "fused_kernels=deep_ep"),
         ("megatron-core", "moments bf16 (recipe)", "moment_bytes=2"),
