@@ -86,3 +86,16 @@ def test_the_bridge_of_today_is_its_newest_release() -> None:
     assert newest.communication == today.communication
     assert newest.overlap == today.overlap
     assert newest.host == today.host
+
+
+@pytest.mark.parametrize(("release", "times"), [("25.11", 2), ("26.04", 1)])
+def test_releases_of_2025_keep_two_micro_batches_where_passes_run_beside_each_other(release: str, times: int) -> None:
+    """Amazon's runs of Qwen3-30B with NeMo 25.11.01: 2 sequences a micro-batch hold what 4 hold without the overlap."""
+
+    def activations(count: int, *changes: str) -> float:
+        plan = Plan(dp=16, ep=8, num_microbatches=16, micro_batch=count, zero=1)
+        return estimate_each([plan], _asked(f"megatron-bridge@{release}", *changes))[0].memory.activations
+
+    overlapped = "dispatcher=all_to_all", "overlap.expert=0.66"
+    assert activations(2, *overlapped) == pytest.approx(activations(2 * times, overlapped[0]), rel=0.03)
+    assert activations(2, overlapped[0]) < 0.6 * activations(4, overlapped[0])

@@ -66,3 +66,16 @@ def unpaired_share(plan: Layout) -> Floats:
     [0.125, 0.5, 1.0]
     """
     return smaller(plan.pp / plan.num_microbatches, 1.0)
+
+
+def holds_two(plan: Layout, inputs: Inputs, kind: LayerKind) -> Bools:
+    """Whether what the layers of a kind keep stands twice where the runtime gives it back when both passes have ended.
+
+    plan: scalar or array (n,). Returns booleans. Source: the runtime's `keeps_paired`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import MIXTRAL
+    >>> bool(holds_two(Plan(dp=8, ep=8, num_microbatches=4), MIXTRAL, MIXTRAL.model.layer_kinds[0]))  # no overlap
+    False
+    """
+    return overlaps_micro_batches(plan, inputs, kind) & (plan.pp == 1) & (plan.num_microbatches > 1)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, Ints, column, some
+from meshwright.cost.batch_overlap import holds_two
 from meshwright.cost.comms.pipeline import message_bytes, message_parts
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import Linear, projections
@@ -68,7 +69,7 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     every layer, whatever is in flight. Where buffers stand for all that a stage receives, the inputs of the chunks in
     flight lie in them.
     runs: of plans; needed: of their shapes, bytes. Returns bytes of their stages, shape (r,). Source: `layer_memory`,
-    `head_memory`, `chunks_at_peak`.
+    `head_memory`, `chunks_at_peak`; `holds_two`.
     """
     # Counts of the distinct stages, (q,), and sizes of the distinct shapes of a micro-batch, (k,), with the row of
     # every stage among either, (r,).
@@ -90,6 +91,8 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
         memory, layers = each[kind], held.layers[:, kind]
         saved, table = memory.saved - memory.tables, table_bytes(sizes, inputs, layer_kind)
+        if inputs.runtime.pipeline.keeps_paired:
+            saved = saved * (1 + holds_two(sizes, inputs, layer_kind))
         activations = activations + kept(in_flight[:, kind], saved) + kept(layers, table)
         working = np.maximum(working, kept(layers > 0, memory.again + memory.working))
         if leaves_out:

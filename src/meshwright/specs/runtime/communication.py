@@ -80,6 +80,9 @@ class PipelineEngine(Spec):
     receives_dtensors: bool
     """Tensor-parallel stages make a DTensor of what they have received for each micro-batch, with which its gradient
     goes; else the buffer keeps the input gradient of a split backward pass until the step ends."""
+    keeps_paired: bool = False
+    """Where passes of two micro-batches run beside each other without a pipeline, what both keep stays until both have
+    ended; else each layer gives back what it has kept."""
     overlaps_steps: bool
     """A pipeline rank begins its next step without waiting for the others (validation after the optimizer's step)."""
     limits_waiting_bytes: bool
