@@ -364,3 +364,33 @@ def test_a_layout_that_a_loop_leaves_open_is_asked_for(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidInput, match=r"model\.pipeline_model_parallel_layout rests on"):
         imported(tmp_path, text + BALANCED, function="recipe")
+
+
+PROVIDER = """import torch.nn.functional as F
+from megatron.bridge.models.gpt_provider import GPTModelProvider
+from megatron.bridge.recipes.common import _pretrain_common
+
+def recipe():
+    cfg = _pretrain_common()
+    cfg.model = GPTModelProvider(
+        num_layers=32, hidden_size=4096, ffn_hidden_size=14336, num_attention_heads=32, num_query_groups=8,
+        vocab_size=128256, normalization="RMSNorm", gated_linear_unit=True, activation_func=F.silu,
+        add_bias_linear=False, position_embedding_type="rope", share_embeddings_and_output_weights=False,
+        seq_length=4096, tensor_model_parallel_size=2, sequence_parallel=True,
+    )
+    cfg.train.micro_batch_size = 1
+    cfg.train.global_batch_size = 32
+    return cfg
+"""
+
+
+@pytest.mark.parametrize("spelled", ["F.silu", "silu", "torch.nn.functional.silu", "quick_gelu"])
+def test_a_gate_is_read_beside_its_activation_under_any_alias(tmp_path: Path, spelled: str) -> None:
+    read = imported(tmp_path, PROVIDER.replace("F.silu", spelled))
+    assert all(kind.feed_forward.gated for kind in read.inputs.model.layer_kinds)
+
+
+@pytest.mark.parametrize(("spelled", "told"), [("activation_func=F.gelu,", r"F\.gelu"), ("", "left out")])
+def test_a_gate_beside_another_activation_is_refused(tmp_path: Path, spelled: str, told: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"line 9: model\.gated_linear_unit beside .*{told}.* not modelled"):
+        imported(tmp_path, PROVIDER.replace("activation_func=F.silu,", spelled))

@@ -24,6 +24,9 @@ _ON = ("overlap_grad_reduce", "overlap_param_gather")
 """Fields of `ddp` that are on unless a recipe says otherwise."""
 _SHARDED = "use_distributed_optimizer"
 """Of `ddp` and of `optimizer`: on where one of them has it on."""
+_GATE, _ACTIVATION = "model.gated_linear_unit", "model.activation_func"
+_GATED = ("--swiglu", "--quick-geglu")
+"""Arguments for a gate, each beside an activation of its own."""
 _OF_PROVIDERS = {"should_pad_vocab", "bias_activation_fusion"}
 """Fields of a model that no argument is."""
 
@@ -105,10 +108,18 @@ def _named(read: LaunchSettings, known: Settings) -> Settings:
         values = [known[name] for name, word in pairs if not word and known.get(name) not in (None, False)]
         if values:
             settings[flag] = values[0]
-        elif pairs and all(word and words.get(name) == word.strip("'") for name, word in pairs):
+        elif pairs and all(word and _means(words.get(name), word.strip("'")) for name, word in pairs):
             key, _, value = flag.partition(" ")
             settings[key] = value or True
     return settings
+
+
+def _means(given: str | None, word: str) -> bool:
+    """Whether Python code says a word: names from modules under any alias of these, `F.silu` as
+    `torch.nn.functional.silu`.
+    """
+    named = word.replace(".", "").isidentifier()
+    return given == word or (named and given is not None and given.rpartition(".")[2] == word.rpartition(".")[2])
 
 
 def _recipe() -> dict[str, tuple[str, ...]]:
@@ -133,7 +144,23 @@ def _translated(spelled: Spelled) -> Settings:
             f"{spelled.read.path!r}, line {each.line}: {PRECISION} is {each.value}, which the file does not say: "
             f"--set {PRECISION}.preset=bf16_mixed, or another preset of training/mixed_precision.py"
         )
-    return modern_arguments(_bridge_arguments(spelled.read, spelled.known, spelled.notes), spelled.notes)
+    settings = _bridge_arguments(spelled.read, spelled.known, spelled.notes)
+    _require_known_gate(spelled, settings)
+    return modern_arguments(settings, spelled.notes)
+
+
+def _require_known_gate(spelled: Spelled, settings: Settings) -> None:
+    """Raises `InvalidInput` where a provider with sizes of its own has a gate beside an activation that no argument of
+    Megatron-LM is.
+    """
+    gate, said = spelled.read.by_key().get(_GATE), spelled.read.by_key().get(_ACTIVATION)
+    if gate is None or gate.value is not True or "--num-layers" not in settings or {*_GATED} & settings.keys():
+        return
+    activation = f"{_ACTIVATION} {said.value}" if said else f"no {_ACTIVATION}, which is gelu where it is left out,"
+    raise InvalidInput(
+        f"{spelled.read.path!r}, line {gate.line}: {_GATE} beside {activation} is not modelled; gates are with "
+        "torch.nn.functional.silu or quick_gelu"
+    )
 
 
 DIALECT = Dialect(
