@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.imports.patch import patch_of
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.layout.named import plan_of
 from meshwright.specs.behaviours import ACTIVATION_FUSION, position_of
 
 HEAD = "from megatron.bridge import AutoBridge\nfrom megatron.bridge.recipes.common import _pretrain_common\n"
@@ -54,6 +56,14 @@ def test_helpers_are_followed_where_they_are_called(tmp_path: Path) -> None:
     assert str(question.plan) == "tp2 sp pp4 dp2 zero1 mbs1 m32"
     assert (question.inputs.model.name, question.inputs.job.global_batch) == ("qwen3-8b", 64)
     assert "not read: _pretrain_common (line 14)" in told(question)
+
+
+def test_a_change_leaves_out_what_the_recipe_says_already(tmp_path: Path) -> None:
+    question = imported(tmp_path, RECIPE)
+    plan = plan_of(question.inputs, tp=1, pp=4)
+    changed = patch_of(question, plan, question.inputs).settings
+    assert changed["--tensor-model-parallel-size"] == 1
+    assert "--global-batch-size" not in changed
 
 
 @pytest.mark.parametrize(

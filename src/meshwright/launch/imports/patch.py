@@ -186,10 +186,10 @@ def _miscounted(question: LaunchQuestion, plan: Plan, after: Settings) -> list[s
 
 def _implied(question: LaunchQuestion) -> list[str]:
     """Settings that the file leaves out and that follow others, as the tensor parallelism of experts does."""
-    given, rows = question.settings.by_key(), question.table.rows.values()
-    return [
-        row.key for row in rows if isinstance(row.default, str) and "{plan." in row.default and row.key not in given
-    ]
+    given, table = question.settings.by_key(), question.table
+    names = {row.key: (row.key, *_in_its_words(question, {row.key: None})) for row in table.rows.values()}
+    follows = [row.key for row in table.rows.values() if isinstance(row.default, str) and "{plan." in row.default]
+    return [key for key in follows if given.keys().isdisjoint(names[key])]
 
 
 def _applied(text: str, edits: list[Edit]) -> str:
