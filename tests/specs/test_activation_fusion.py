@@ -65,3 +65,9 @@ def test_written_files_say_it_and_are_read_back(
 def test_other_frameworks_of_the_family_do_not_offer_it() -> None:
     for runtime in ("megatron-lm", "zero-bubble"):
         assert with_kernels_on(question(read_model("llama-2-7b"), "1x8:a100", runtime), ACTIVATION_FUSION) is None
+
+
+@pytest.mark.parametrize(("model", "offered"), [("qwen3-8b", True), ("gpt-oss-20b", True), ("gemma-2-9b", False)])
+def test_it_is_not_offered_for_the_gate_of_gemma_which_megatron_refuses_to_fuse(model: str, offered: bool) -> None:
+    unfused = _asked(model, "megatron-bridge", "off")
+    assert (with_kernels_on(unfused, ACTIVATION_FUSION) is not None) == offered
