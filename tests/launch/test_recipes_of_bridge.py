@@ -87,6 +87,23 @@ def test_an_activation_is_fused_where_the_file_or_the_provider_of_the_model_says
     assert ("as nothing sets it" in told(read)) == (position == "off" and not said)
 
 
+def test_what_a_recipe_that_is_not_read_may_set_is_told_as_open(tmp_path: Path) -> None:
+    text = """from megatron.bridge.recipes.qwen import qwen3_30b_a3b_pretrain_config
+cfg = qwen3_30b_a3b_pretrain_config()
+cfg.model.tensor_model_parallel_size = cfg.model.pipeline_model_parallel_size = cfg.model.context_parallel_size = 1
+cfg.model.seq_length = 4096
+cfg.train.micro_batch_size = 1
+cfg.train.global_batch_size = 64
+"""
+    path, given = tmp_path / "run.py", Given(cluster="2x8:h100", model="qwen3-30b-a3b")
+    path.write_text(text)
+    notes = told(question_of_file(path, given))
+    assert "but qwen3_30b_a3b_pretrain_config, which is not read, may set it" in notes
+    assert "recomputation may stand in qwen3_30b_a3b_pretrain_config, which is not read, and is priced without" in notes
+    path.write_text(f"{text}cfg.model.recompute_granularity = None\ncfg.model.bias_activation_fusion = True\n")
+    assert "may" not in told(question_of_file(path, given))
+
+
 def test_recipes_for_performance_fuse_activations(tmp_path: Path) -> None:
     text = RECIPE.replace("recipes.common import _pretrain_common", "perf_recipes.qwen import _pretrain_common")
     assert position_of(imported(tmp_path, text).inputs.runtime, ACTIVATION_FUSION) == "on"

@@ -13,7 +13,7 @@ from meshwright.launch.imports.spellings.bridge_fusion import FIELD, leaves_acti
 from meshwright.launch.imports.spellings.bridge_precision import precision_of, says_precision, unknown_precision
 from meshwright.launch.imports.spellings.bridge_recipe import PRECISION, with_recipe
 from meshwright.launch.imports.spellings.training import require_whole
-from meshwright.launch.imports.spellings.unsaid import DEGREES
+from meshwright.launch.imports.spellings.unsaid import DEGREES, maker_of, recipes_elsewhere
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
@@ -47,16 +47,31 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
         settings["--moe-permute-fusion"] = False
     if leaves_activation_unfused(read, known):
         settings["--no-bias-swiglu-fusion"] = True
-        notes.append(f"{FIELD} is off, as nothing sets it: activations take longer and keep more; --set {FIELD}=True")
+        notes.append(_told_as_unfused(read))
     if "--expert-model-parallel-size" in settings and "--expert-tensor-parallel-size" not in settings:
         settings["--expert-tensor-parallel-size"] = 1
         notes.append("expert_tensor_parallel_size, which is not in the file, is 1 in every recipe of Megatron-Bridge")
     settings = with_dispatcher(settings, "Megatron-Bridge", notes)
+    if (unread := _unread_recipes(read)) and "model.recompute_granularity" not in read.by_key():
+        notes.append(f"recomputation may stand in {unread} and is priced without: --recompute full says otherwise")
     if left := [name for name in DEGREES if f"model.{name}" not in known]:
         notes.append(f"taken as 1, as the file does not say them: {', '.join(left)}")
     if settings.get("--position-embedding-type") == "learned_absolute" and "--seq-length" in settings:
         settings["--max-position-embeddings"] = settings["--seq-length"]
     return settings
+
+
+def _told_as_unfused(read: LaunchSettings) -> str:
+    costs = f"activations then take longer and need more memory; --set {FIELD}=True says otherwise"
+    if unread := _unread_recipes(read):
+        return f"{FIELD} is taken as off, as in most recipes of such models, but {unread} may set it: {costs}"
+    return f"{FIELD} is off, as nothing sets it: {costs}"
+
+
+def _unread_recipes(read: LaunchSettings) -> str:
+    """Recipes that a file starts from and that are not read."""
+    names = dict.fromkeys(maker_of(each) for each in recipes_elsewhere(read) if each in read.elsewhere)
+    return f"{' and '.join(names)}, which is not read," if names else ""
 
 
 def _sharded(known: Settings, notes: list[str]) -> Settings:
