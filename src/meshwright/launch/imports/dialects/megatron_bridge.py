@@ -116,7 +116,7 @@ def _fields(known: Settings) -> Settings:
 
 def _named(read: LaunchSettings, known: Settings) -> Settings:
     """Arguments that recipes have elsewhere, or in words of Python, as the writer of recipes has them."""
-    words = {each.key: str(each.value) for each in read.settings}
+    words = {each.key: str(each.value) for each in read.settings} | {key: str(value) for key, value in known.items()}
     settings: Settings = {}
     for flag, targets in _recipe().items():
         pairs = [target.partition(" = ")[::2] for target in targets]
