@@ -228,7 +228,21 @@ def test_switches_that_are_off_are_priced_as_off(tmp_path: Path) -> None:
     assert not question.inputs.stores_quantised
     assert "tp_comm_overlap" not in told(question)
     assert "CUDA_DEVICE_MAX_CONNECTIONS" not in told(question)
-    assert "tp_comm_overlap" in told(imported(tmp_path, RECIPE))
+
+
+@pytest.mark.parametrize(
+    ("field", "switch"),
+    [("tp_comm_overlap", "tensor_parallel_overlap"), ("overlap_moe_expert_parallel_comm", "expert_overlap")],
+)
+def test_an_overlap_that_no_recipe_says_is_off(tmp_path: Path, field: str, switch: str) -> None:
+    """_pretrain_common has no comm_overlap; of a recipe that is not read it is not known."""
+    said = RECIPE.replace("    return cfg\n", f"    cfg.comm_overlap.{field} = True\n    return cfg\n")
+    unread = RECIPE.replace("_pretrain_common", "qwen3_8b_pretrain_config")
+    unread = unread.replace("pp=4)", "pp=4)\n    cfg.model.context_parallel_size = 1")
+    positions = [position_of(imported(tmp_path, text).inputs.runtime, switch) for text in (RECIPE, said, unread)]
+    assert positions == ["off", "on", "on"]
+    assert "tp_comm_overlap" not in told(imported(tmp_path, RECIPE))
+    assert "priced as if the file set comm_overlap.tp_comm_overlap = True" in told(imported(tmp_path, unread))
 
 
 def test_layouts_are_looked_up_and_lists_of_layers_are_read(tmp_path: Path) -> None:

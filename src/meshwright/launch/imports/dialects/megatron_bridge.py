@@ -24,6 +24,7 @@ _ON = ("overlap_grad_reduce", "overlap_param_gather")
 """Fields of `ddp` that are on unless a recipe says otherwise."""
 _SHARDED = "use_distributed_optimizer"
 """Of `ddp` and of `optimizer`: on where one of them has it on."""
+_OVERLAPS = ("--tp-comm-overlap", "--overlap-moe-expert-parallel-comm")
 _GATE, _ACTIVATION = "model.gated_linear_unit", "model.activation_func"
 _GATED = ("--swiglu", "--quick-geglu")
 """Arguments for a gate, each beside an activation of its own."""
@@ -42,7 +43,8 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     on |= _sharded(known, notes)
     said: Settings = {key: value for key, value in known.items() if key.startswith("--")}
     named = {key: value for key, value in named.items() if key not in _GRADIENTS}
-    settings = NO_DROPOUT | nemo_arguments(fields) | on | precision_of(known, notes) | named | _off(known) | said
+    off = _off(known) | ({} if is_workload(read) or _unread_recipes(read) else _unsaid_overlaps(known))
+    settings = NO_DROPOUT | nemo_arguments(fields) | on | precision_of(known, notes) | named | off | said
     if known.get("model.moe_permute_fusion") is False:
         settings["--moe-permute-fusion"] = False
     if leaves_activation_unfused(read, known):
@@ -97,6 +99,19 @@ def _off(known: Settings) -> Settings:
     off = [flag for flag, names in targets.items() if any(known.get(name) is False for name in names)]
     on = [flag for flag, names in targets.items() if any(known.get(name) is True for name in names)]
     return {flag: False for flag in off if flag in switches("megatron-bridge") and flag not in on}
+
+
+def _unsaid_overlaps(known: Settings) -> Settings:
+    """Overlaps that a recipe does not say, which are off.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes/common.py L128 (no comm_overlap), training/comm_overlap.py
+    L419-424 ("disabled by default").
+    """
+    return {flag: False for flag in _OVERLAPS if not {*_recipe()[flag], _own(flag)} & known.keys()}
+
+
+def _own(flag: str) -> str:
+    return f"model.{flag.removeprefix('--').replace('-', '_')}"
 
 
 def _fields(known: Settings) -> Settings:
