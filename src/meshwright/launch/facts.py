@@ -13,7 +13,7 @@ from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import leaves_split
 from meshwright.layout.splits import layers_of_chunks
-from meshwright.specs.behaviours import ACTIVATION_FUSION, LIGER, PERMUTE_FUSION, position_of
+from meshwright.specs.behaviours import ACTIVATION_FUSION, LIGER, PERMUTE_FUSION, has_gated_gelu, position_of
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
@@ -190,7 +190,8 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "before_ampere": (accelerator.compute_capability or AMPERE) < AMPERE,
         "bf16": recipe.half == "bf16",
         "dispatcher": dispatcher_of(plan, inputs),
-        "unfused_activation": _has_unfused_activation(inputs),
+        "unfused_activation": _has_gate(inputs) and position_of(runtime, ACTIVATION_FUSION) == "off",
+        "fused_activation": _fuses_gate(inputs),
         "fuses_permute": inputs.model.is_moe and position_of(runtime, PERMUTE_FUSION) != "off",
         "fuses_experts": inputs.model.is_moe and runtime.kernels.expert_products == "fused",
         "exchanges_by_hybrid_ep": hybrid and dispatcher_of(plan, inputs) == "fused" and plan.ep > 1,
@@ -248,9 +249,13 @@ def _graphed(inputs: Inputs) -> str:
     return ("attention_and_router" if attention else "router") if inputs.model.is_moe else "attention"
 
 
-def _has_unfused_activation(inputs: Inputs) -> bool:
-    gated = any(kind.feed_forward.gated for kind in inputs.model.layer_kinds)
-    return gated and position_of(inputs.runtime, ACTIVATION_FUSION) == "off"
+def _has_gate(inputs: Inputs) -> bool:
+    return any(kind.feed_forward.gated for kind in inputs.model.layer_kinds)
+
+
+def _fuses_gate(inputs: Inputs) -> bool:
+    on = position_of(inputs.runtime, ACTIVATION_FUSION) == "on"
+    return on and _has_gate(inputs) and not has_gated_gelu(inputs.model)
 
 
 def _has_output_bias(inputs: Inputs) -> bool:

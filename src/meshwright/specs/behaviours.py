@@ -189,7 +189,7 @@ def with_kernels_on(inputs: Inputs, switch: str) -> Inputs | None:
     runtime = inputs.runtime
     of_now = runtime.id == runtime.framework and switch in runtime.switches
     lacks = switch in OF_EXPERTS and not inputs.model.is_moe
-    lacks |= switch == ACTIVATION_FUSION and _has_gated_gelu(inputs.model)
+    lacks |= switch == ACTIVATION_FUSION and has_gated_gelu(inputs.model)
     if lacks or not of_now or position_of(runtime, switch) in ("on", ""):
         return None
     try:
@@ -198,7 +198,7 @@ def with_kernels_on(inputs: Inputs, switch: str) -> Inputs | None:
         return None
 
 
-def _has_gated_gelu(model: Model) -> bool:
+def has_gated_gelu(model: Model) -> bool:
     """Whether blocks are gated by the GELU of Gemma, which no kernel of Megatron computes with its gate.
 
     Source: NVIDIA/Megatron-LM@d98e8a64ddf3 core/transformer/transformer_config.py L2420: bias_activation_fusion is
