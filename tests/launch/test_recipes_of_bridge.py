@@ -104,6 +104,25 @@ cfg.train.global_batch_size = 64
     assert "may" not in told(question_of_file(path, given))
 
 
+ALONE = """from megatron.bridge.recipes.qwen import {name}
+from megatron.bridge.training.pretrain import pretrain
+cfg = {name}()
+pretrain(cfg, forward_step)
+"""
+
+
+def test_a_recipe_that_is_trained_as_it_is_leaves_its_degrees_open(tmp_path: Path) -> None:
+    """They were taken as 1, which the recipe of Qwen3-8B has not."""
+    with pytest.raises(InvalidInput, match=r"tensor_model_parallel_size rests on qwen3_8b_pretrain_config"):
+        imported(tmp_path, ALONE.format(name="qwen3_8b_pretrain_config"))
+
+
+@pytest.mark.parametrize("name", ["qwen3_8b_peft_config", "qwen3_8b_peft_1gpu_h100_bf16_config"])
+def test_a_recipe_that_trains_adapters_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"line 3: {name} trains adapters"):
+        imported(tmp_path, ALONE.format(name=name))
+
+
 def test_recipes_for_performance_fuse_activations(tmp_path: Path) -> None:
     text = RECIPE.replace("recipes.common import _pretrain_common", "perf_recipes.qwen import _pretrain_common")
     assert position_of(imported(tmp_path, text).inputs.runtime, ACTIVATION_FUSION) == "on"
@@ -236,12 +255,14 @@ def test_switches_that_are_off_are_priced_as_off(tmp_path: Path) -> None:
 )
 def test_an_overlap_that_no_recipe_says_is_off(tmp_path: Path, field: str, switch: str) -> None:
     """_pretrain_common has no comm_overlap; of a recipe that is not read it is not known."""
-    said = RECIPE.replace("    return cfg\n", f"    cfg.comm_overlap.{field} = True\n    return cfg\n")
-    unread = RECIPE.replace("_pretrain_common", "qwen3_8b_pretrain_config")
+    mixture = "    cfg.model.expert_model_parallel_size = 2\n    return cfg\n"
+    unsaid = RECIPE.replace("Qwen3-8B", "Qwen3-30B-A3B").replace("    return cfg\n", mixture)
+    said = unsaid.replace("    return cfg\n", f"    cfg.comm_overlap.{field} = True\n    return cfg\n")
+    unread = unsaid.replace("_pretrain_common", "qwen3_8b_pretrain_config")
     unread = unread.replace("pp=4)", "pp=4)\n    cfg.model.context_parallel_size = 1")
-    positions = [position_of(imported(tmp_path, text).inputs.runtime, switch) for text in (RECIPE, said, unread)]
+    positions = [position_of(imported(tmp_path, text).inputs.runtime, switch) for text in (unsaid, said, unread)]
     assert positions == ["off", "on", "on"]
-    assert "tp_comm_overlap" not in told(imported(tmp_path, RECIPE))
+    assert "tp_comm_overlap" not in told(imported(tmp_path, unsaid))
     assert "priced as if the file set comm_overlap.tp_comm_overlap = True" in told(imported(tmp_path, unread))
 
 

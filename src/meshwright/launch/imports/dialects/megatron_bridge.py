@@ -24,7 +24,11 @@ _ON = ("overlap_grad_reduce", "overlap_param_gather")
 """Fields of `ddp` that are on unless a recipe says otherwise."""
 _SHARDED = "use_distributed_optimizer"
 """Of `ddp` and of `optimizer`: on where one of them has it on."""
-_OVERLAPS = ("--tp-comm-overlap", "--overlap-moe-expert-parallel-comm")
+_OVERLAPS = {
+    "--tp-comm-overlap": "model.tensor_model_parallel_size",
+    "--overlap-moe-expert-parallel-comm": "model.expert_model_parallel_size",
+}
+"""With the degree whose exchanges they hide; recipes of dense models do not say that of experts."""
 _GATE, _ACTIVATION = "model.gated_linear_unit", "model.activation_func"
 _GATED = ("--swiglu", "--quick-geglu")
 """Arguments for a gate, each beside an activation of its own."""
@@ -107,7 +111,8 @@ def _unsaid_overlaps(known: Settings) -> Settings:
     Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes/common.py L128 (no comm_overlap), training/comm_overlap.py
     L419-424 ("disabled by default").
     """
-    return {flag: False for flag in _OVERLAPS if not {*_recipe()[flag], _own(flag)} & known.keys()}
+    split = [flag for flag, degree in _OVERLAPS.items() if degree in known]
+    return {flag: False for flag in split if not {*_recipe()[flag], _own(flag)} & known.keys()}
 
 
 def _own(flag: str) -> str:

@@ -18,6 +18,8 @@ _TASKS = re.compile(r"(?:^|/)(tasks/(?:\w+/)*main\.py)$")
 """Programs of Megatron-LM that evaluate a model, or tune it for a task."""
 
 
+_OF_ADAPTERS = re.compile(r"(?<!default)_peft(_\w+)?_config$")
+"""Recipes of Megatron-Bridge, as `llama3_8b_peft_config`; `default_peft_config` makes a part of others."""
 _OF_ENCODERS = re.compile(r"(^|\.)(bert_binary_head|encoder\.num_layers)$")
 """Keys of NeMo 1 that its BERT and T5 have, whatever they say (NVIDIA/NeMo-Framework-Launcher@467d0a83359e
 launcher_scripts/conf/training/bert/110m.yaml)."""
@@ -49,4 +51,9 @@ def require_whole(read: LaunchSettings) -> None:
             raise InvalidInput(
                 f"{read.path!r}, line {each.line}: {each.key} is of the training of adapters; {priced()}, not as "
                 "Megatron does"
+            )
+    for each in read.elsewhere:
+        if _OF_ADAPTERS.search(each.key):
+            raise InvalidInput(
+                f"{read.path!r}, line {each.line}: {each.key} trains adapters; {priced()}, not as Megatron does"
             )
