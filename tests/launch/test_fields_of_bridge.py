@@ -29,7 +29,7 @@ def test_changes_and_what_is_priced_are_told_as_fields(tmp_path: Path) -> None:
     path.write_text(BRIDGE)
     told = " ".join(asked("explain", "--from", str(path), *CLUSTER, "--tp", "4", "--seq-len", "4096").out.split())
     assert "- set model.tensor_model_parallel_size = 4 - set model.seq_length = 4096" in told
-    assert "priced as if the file set comm_overlap.tp_comm_overlap = True" in told
+    assert "priced as if the file set model.cross_entropy_loss_fusion = True" in told
     assert "set --" not in told
     assert "if --" not in told
 

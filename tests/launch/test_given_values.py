@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from launch_examples import TITAN
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.specs.behaviours import position_of
 
 FACTORY = """model_name_or_path: meta-llama/Llama-3.1-8B
 stage: sft
@@ -66,3 +68,36 @@ def test_a_recipe_of_nemo_asks_in_its_own_words_and_says_its_machines(tmp_path: 
     assert "a.py itself does not read precision" in str(raised.value)
     question = read(tmp_path, "a.py", RECIPE, "h100", trainer__precision="bf16-mixed", nodes="4")
     assert (question.inputs.cluster.num_gpus, question.plan.tp) == (32, 2)
+
+
+BRIDGE = """from megatron.bridge import AutoBridge
+from megatron.bridge.recipes.common import _pretrain_common
+
+def recipe():
+    cfg = _pretrain_common()
+    cfg.model = AutoBridge.from_hf_pretrained("meta-llama/Llama-3.1-8B").to_megatron_provider(load_weights=False)
+    cfg.model.tensor_model_parallel_size = 2
+    cfg.model.sequence_parallel = True
+    cfg.model.seq_length = 4096
+    cfg.train.micro_batch_size = 1
+    cfg.train.global_batch_size = 32
+    return cfg
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "setting", "switch"),
+    [
+        ("run.toml", TITAN, "compile.enable", "compiled"),
+        ("run.py", BRIDGE, "model.bias_activation_fusion", "activation_fusion"),
+        ("run.py", BRIDGE, "comm_overlap.tp_comm_overlap", "tensor_parallel_overlap"),
+    ],
+)
+def test_a_switch_is_given_as_the_file_would_hold_it(
+    tmp_path: Path, name: str, text: str, setting: str, switch: str
+) -> None:
+    """Its word was taken for a text, which is there and so on."""
+    on, off = (
+        read(tmp_path, name, text, **{setting.replace(".", "__"): value}).inputs.runtime for value in ("true", "False")
+    )
+    assert (position_of(on, switch), position_of(off, switch)) in [("on", "off"), ("true", "false")]

@@ -238,3 +238,26 @@ def test_the_cheapest_change_is_the_micro_batch_wherever_that_ends(tmp_path: Pat
     change = json.loads(asked("explain", "--from", str(path), "--cluster", "h100", "--json").out)["launch_patch"]
     assert change["why"] == "It is safe with mbs 4 -> 1"
     assert "+" + path.read_text().replace("--micro-batch-size 4", "--micro-batch-size 1") in change["patch"]
+
+
+def test_a_degree_that_no_setting_says_is_told(tmp_path: Path) -> None:
+    """TRL's files have no key for context parallelism, which stands in what starts it."""
+    path = tmp_path / "sft.yaml"
+    path.write_text(
+        "model_name_or_path: Qwen/Qwen3-8B\ndtype: bfloat16\nbf16: true\nmax_length: 8192\npacking: true\n"
+        "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\ngradient_checkpointing: true\n"
+    )
+    options = ("--from", str(path), "--cluster", "1x8:h100", "--set", "plan.zero=3")
+    assert "- cp 2: no setting of TRL that is read says it" in asked("explain", *options, "--cp", "2").out
+    assert "no setting of TRL" not in asked("explain", *options, "--micro-batch", "2").out
+
+
+def test_a_switch_of_a_file_with_keys_is_told_with_its_value(tmp_path: Path) -> None:
+    path = tmp_path / "sft.yaml"
+    path.write_text(
+        "model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: full\nbf16: true\ncutoff_len: 2048\n"
+        "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\ndeepspeed: zero.json\n"
+    )
+    (tmp_path / "zero.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}')
+    answer = asked("explain", "--from", str(path), "--cluster", "1x8:h100", "--recompute", "none", "--zero", "2").out
+    assert "- set disable_gradient_checkpointing True" in answer

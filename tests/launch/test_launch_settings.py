@@ -140,6 +140,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("expert_dispatcher", (EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall: the dispatcher"),
     ("unfused_activation", (UNFUSED_ACTIVATION, {}), (LLAMA, {}), "--no-bias-swiglu-fusion: activations are priced"),
     ("unfused_rope", (UNFUSED_ROPE, {}), (LLAMA, {}), "--no-rope-fusion: rotary positions are priced"),
+    ("fused_activation", (BRIDGE, {}), (LLAMA, {}), "model.bias_activation_fusion True: activations are priced"),
     ("permute_fusion", (EXPERTS, {"ep": 8}), (UNFUSED, {"ep": 8}), "--moe-permute-fusion: fused kernels sort"),
     (
         "fused_experts",

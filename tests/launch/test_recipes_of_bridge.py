@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.imports.patch import patch_of
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.layout.named import plan_of
 from meshwright.specs.behaviours import ACTIVATION_FUSION, ROPE_FUSION, position_of
 
 HEAD = "from megatron.bridge import AutoBridge\nfrom megatron.bridge.recipes.common import _pretrain_common\n"
@@ -56,6 +58,14 @@ def test_helpers_are_followed_where_they_are_called(tmp_path: Path) -> None:
     assert "not read: _pretrain_common (line 14)" in told(question)
 
 
+def test_a_change_leaves_out_what_the_recipe_says_already(tmp_path: Path) -> None:
+    question = imported(tmp_path, RECIPE)
+    plan = plan_of(question.inputs, tp=1, pp=4)
+    changed = patch_of(question, plan, question.inputs).settings
+    assert changed["--tensor-model-parallel-size"] == 1
+    assert "--global-batch-size" not in changed
+
+
 @pytest.mark.parametrize(
     ("made", "said", "position"),
     [
@@ -87,6 +97,43 @@ def test_rotary_positions_are_fused_where_the_file_or_the_provider_says_so(
     line = f"    cfg.model.apply_rope_fusion = {said}\n" if said else ""
     text = RECIPE.replace("Qwen/Qwen3-8B", made).replace("    measured(cfg)\n", f"    measured(cfg)\n{line}")
     assert position_of(imported(tmp_path, text).inputs.runtime, ROPE_FUSION) == position
+
+
+def test_what_a_recipe_that_is_not_read_may_set_is_told_as_open(tmp_path: Path) -> None:
+    text = """from megatron.bridge.recipes.qwen import qwen3_30b_a3b_pretrain_config
+cfg = qwen3_30b_a3b_pretrain_config()
+cfg.model.tensor_model_parallel_size = cfg.model.pipeline_model_parallel_size = cfg.model.context_parallel_size = 1
+cfg.model.seq_length = 4096
+cfg.train.micro_batch_size = 1
+cfg.train.global_batch_size = 64
+"""
+    path, given = tmp_path / "run.py", Given(cluster="2x8:h100", model="qwen3-30b-a3b")
+    path.write_text(text)
+    notes = told(question_of_file(path, given))
+    assert "but qwen3_30b_a3b_pretrain_config, which is not read, may set it" in notes
+    assert "recomputation may stand in qwen3_30b_a3b_pretrain_config, which is not read, and is priced without" in notes
+    said = "recompute_granularity = None", "bias_activation_fusion = True", "apply_rope_fusion = True"
+    path.write_text(text + "".join(f"cfg.model.{each}\n" for each in said))
+    assert "may" not in told(question_of_file(path, given))
+
+
+ALONE = """from megatron.bridge.recipes.qwen import {name}
+from megatron.bridge.training.pretrain import pretrain
+cfg = {name}()
+pretrain(cfg, forward_step)
+"""
+
+
+def test_a_recipe_that_is_trained_as_it_is_leaves_its_degrees_open(tmp_path: Path) -> None:
+    """They were taken as 1, which the recipe of Qwen3-8B has not."""
+    with pytest.raises(InvalidInput, match=r"tensor_model_parallel_size rests on qwen3_8b_pretrain_config"):
+        imported(tmp_path, ALONE.format(name="qwen3_8b_pretrain_config"))
+
+
+@pytest.mark.parametrize("name", ["qwen3_8b_peft_config", "qwen3_8b_peft_1gpu_h100_bf16_config"])
+def test_a_recipe_that_trains_adapters_leaves_their_rank_open(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"line 3: peft\.dim rests on {name}"):
+        imported(tmp_path, ALONE.format(name=name))
 
 
 def test_recipes_for_performance_fuse_activations(tmp_path: Path) -> None:
@@ -214,7 +261,23 @@ def test_switches_that_are_off_are_priced_as_off(tmp_path: Path) -> None:
     assert not question.inputs.stores_quantised
     assert "tp_comm_overlap" not in told(question)
     assert "CUDA_DEVICE_MAX_CONNECTIONS" not in told(question)
-    assert "tp_comm_overlap" in told(imported(tmp_path, RECIPE))
+
+
+@pytest.mark.parametrize(
+    ("field", "switch"),
+    [("tp_comm_overlap", "tensor_parallel_overlap"), ("overlap_moe_expert_parallel_comm", "expert_overlap")],
+)
+def test_an_overlap_that_no_recipe_says_is_off(tmp_path: Path, field: str, switch: str) -> None:
+    """_pretrain_common has no comm_overlap; of a recipe that is not read it is not known."""
+    mixture = "    cfg.model.expert_model_parallel_size = 2\n    return cfg\n"
+    unsaid = RECIPE.replace("Qwen3-8B", "Qwen3-30B-A3B").replace("    return cfg\n", mixture)
+    said = unsaid.replace("    return cfg\n", f"    cfg.comm_overlap.{field} = True\n    return cfg\n")
+    unread = unsaid.replace("_pretrain_common", "qwen3_8b_pretrain_config")
+    unread = unread.replace("pp=4)", "pp=4)\n    cfg.model.context_parallel_size = 1")
+    positions = [position_of(imported(tmp_path, text).inputs.runtime, switch) for text in (unsaid, said, unread)]
+    assert positions == ["off", "on", "on"]
+    assert "tp_comm_overlap" not in told(imported(tmp_path, unsaid))
+    assert "priced as if the file set comm_overlap.tp_comm_overlap = True" in told(imported(tmp_path, unread))
 
 
 def test_layouts_are_looked_up_and_lists_of_layers_are_read(tmp_path: Path) -> None:
@@ -377,3 +440,33 @@ def test_a_layout_that_a_loop_leaves_open_is_asked_for(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidInput, match=r"model\.pipeline_model_parallel_layout rests on"):
         imported(tmp_path, text + BALANCED, function="recipe")
+
+
+PROVIDER = """import torch.nn.functional as F
+from megatron.bridge.models.gpt_provider import GPTModelProvider
+from megatron.bridge.recipes.common import _pretrain_common
+
+def recipe():
+    cfg = _pretrain_common()
+    cfg.model = GPTModelProvider(
+        num_layers=32, hidden_size=4096, ffn_hidden_size=14336, num_attention_heads=32, num_query_groups=8,
+        vocab_size=128256, normalization="RMSNorm", gated_linear_unit=True, activation_func=F.silu,
+        add_bias_linear=False, position_embedding_type="rope", share_embeddings_and_output_weights=False,
+        seq_length=4096, tensor_model_parallel_size=2, sequence_parallel=True,
+    )
+    cfg.train.micro_batch_size = 1
+    cfg.train.global_batch_size = 32
+    return cfg
+"""
+
+
+@pytest.mark.parametrize("spelled", ["F.silu", "silu", "torch.nn.functional.silu", "quick_gelu"])
+def test_a_gate_is_read_beside_its_activation_under_any_alias(tmp_path: Path, spelled: str) -> None:
+    read = imported(tmp_path, PROVIDER.replace("F.silu", spelled))
+    assert all(kind.feed_forward.gated for kind in read.inputs.model.layer_kinds)
+
+
+@pytest.mark.parametrize(("spelled", "told"), [("activation_func=F.gelu,", r"F\.gelu"), ("", "left out")])
+def test_a_gate_beside_another_activation_is_refused(tmp_path: Path, spelled: str, told: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"line 9: model\.gated_linear_unit beside .*{told}.* not modelled"):
+        imported(tmp_path, PROVIDER.replace("activation_func=F.silu,", spelled))

@@ -296,6 +296,9 @@ def test_a_runtime_may_spare_micro_batches_that_others_need() -> None:
             Plan(recompute="selective", recompute_modules=["layernorm"]),
             "layernorm does not go with fp8-delayed, which must quantise a tensor once; nearest recompute_modules: ",
         ),
+        ("half_needs_shards", "torchtitan of 2025", Plan(tp=8), "nearest dp: 2, with tp 4, or"),
+        ("half_needs_shards", "torchtitan of 2025", Plan(pp=9), "nearest dp: 3, with pp 3, or"),
+        ("half_needs_shards", "torchtitan of 2025", Plan(tp=2, dp=4, dp_replicate=4), "nearest dp_replicate: 2, or"),
     ],
 )
 def test_reasons_speak_of_the_plan(name: str, question_name: str, plan: Plan, said: str) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from meshwright.answers.launch.files import launch_files
+from meshwright.answers.plans.switches import switches_of
 from meshwright.cost.memory.saved import expert_activation_bytes, product_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.launch.imports.question import Given, question_of_file
+from meshwright.launch.settings import launch_settings
 from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import ACTIVATION_FUSION, ROPE_FUSION, position_of, with_behaviours
@@ -78,3 +80,30 @@ def test_written_files_say_it_and_are_read_back(
 def test_other_frameworks_of_the_family_do_not_offer_it() -> None:
     for runtime in ("megatron-lm", "zero-bubble"):
         assert with_kernels_on(question(read_model("llama-2-7b"), "1x8:a100", runtime), ACTIVATION_FUSION) is None
+
+
+@pytest.mark.parametrize(("model", "offered"), [("qwen3-8b", True), ("gpt-oss-20b", True), ("gemma-2-9b", False)])
+def test_it_is_not_offered_for_the_gate_of_gemma_which_megatron_refuses_to_fuse(model: str, offered: bool) -> None:
+    unfused = _asked(model, "megatron-bridge", "off")
+    assert (with_kernels_on(unfused, ACTIVATION_FUSION) is not None) == offered
+
+
+@pytest.mark.parametrize(
+    ("runtime", "model", "flag"),
+    [
+        ("megatron-core", "qwen3-8b", "without --no-bias-swiglu-fusion"),
+        ("megatron-bridge", "qwen3-8b", "model.bias_activation_fusion True"),
+        ("megatron-bridge", "gemma-2-9b", ""),
+    ],
+)
+def test_it_is_a_switch_worth_trying_with_what_the_launch_sets(runtime: str, model: str, flag: str) -> None:
+    inputs = _asked(model, runtime, "off")
+    (estimate,) = estimate_each([plan_of(inputs)], inputs)
+    flags = [each.flag for each in switches_of(estimate, inputs).gaining if each.knob == ACTIVATION_FUSION]
+    assert flags == ([flag] if flag else [])
+
+
+@pytest.mark.parametrize(("model", "told"), [("qwen3-8b", True), ("gemma-2-9b", False), ("falcon-7b", False)])
+def test_a_launch_of_bridge_is_told_to_fuse_what_megatron_can(model: str, told: bool) -> None:
+    inputs = _asked(model, "megatron-bridge", "on")
+    assert any(each.name == "fused_activation" for each in launch_settings(plan_of(inputs), inputs)) == told

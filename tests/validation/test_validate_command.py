@@ -35,7 +35,7 @@ def test_a_row_in_which_nothing_is_measured_is_no_run_that_fitted(tmp_path: Path
     answer = asked("validate", "--runs", str(written(tmp_path / "mine.csv", rows)))
     told = " ".join(answer.out.split())
     assert "mine-1: nothing is measured; fill in step_time_s" in told
-    assert "Of 1 run that ran out of memory" in told
+    assert "Of 1 run that ran out of memory, 1 is predicted to be safe" in told
     assert "of 0 that fitted" in told
 
 

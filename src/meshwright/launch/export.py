@@ -214,7 +214,7 @@ def _others(inputs: Inputs, name: str) -> str:
 def _ways(options: list[str]) -> str:
     """Options of the command, of which each is one way."""
     plain = [each for each in options if " " not in each]
-    ways = [*([" or ".join(plain)] if plain else []), *(each for each in options if each not in plain)]
+    ways = [*([any_of(plain)] if plain else []), *(each for each in options if each not in plain)]
     return ", or with ".join(f"--runtime {each}" for each in ways)
 
 

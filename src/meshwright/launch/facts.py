@@ -19,6 +19,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.recompute_modules import RecomputeModules
+from meshwright.specs.switches import has_gated_gelu
 
 AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
@@ -191,7 +192,8 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "before_ampere": (accelerator.compute_capability or AMPERE) < AMPERE,
         "bf16": recipe.half == "bf16",
         "dispatcher": dispatcher_of(plan, inputs),
-        "unfused_activation": _has_unfused_activation(inputs),
+        "unfused_activation": _has_gate(inputs) and position_of(runtime, ACTIVATION_FUSION) == "off",
+        "fused_activation": _fuses_gate(inputs),
         "unfused_rope": not inputs.model.learned_positions and position_of(runtime, ROPE_FUSION) == "off",
         "fuses_permute": inputs.model.is_moe and position_of(runtime, PERMUTE_FUSION) != "off",
         "fuses_experts": inputs.model.is_moe and runtime.kernels.expert_products == "fused",
@@ -250,9 +252,13 @@ def _graphed(inputs: Inputs) -> str:
     return ("attention_and_router" if attention else "router") if inputs.model.is_moe else "attention"
 
 
-def _has_unfused_activation(inputs: Inputs) -> bool:
-    gated = any(kind.feed_forward.gated for kind in inputs.model.layer_kinds)
-    return gated and position_of(inputs.runtime, ACTIVATION_FUSION) == "off"
+def _has_gate(inputs: Inputs) -> bool:
+    return any(kind.feed_forward.gated for kind in inputs.model.layer_kinds)
+
+
+def _fuses_gate(inputs: Inputs) -> bool:
+    on = position_of(inputs.runtime, ACTIVATION_FUSION) == "on"
+    return on and _has_gate(inputs) and not has_gated_gelu(inputs.model)
 
 
 def _has_output_bias(inputs: Inputs) -> bool:

@@ -224,7 +224,7 @@ class LaunchTable(Spec):
     def assignments(self, key: str, value: Value) -> list[str]:
         """The lines of a recipe that say a flag, or a key with lines of its own for this value; itself else."""
         if not self.recipe or not (key.startswith("--") or f"{key} {value}" in self.recipe):
-            return [key if value is True else f"{key} {value}"]
+            return [key if value is True and self.file == "arguments" else f"{key} {value}"]
         targets = self.recipe_targets(key, value)
         return [target if " = " in target else f"{target} = {value!r}" for target in targets]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from commands import asked
 from meshwright.answers.basis.uncertainty import margin_line
 from meshwright.answers.document.blocks import Block, Table
 from meshwright.answers.document.terminal import terminal
@@ -301,3 +302,10 @@ def test_what_the_listed_messages_expose_is_what_the_step_waits_for(name: str) -
         assert row["times"] > 0
         assert row["ranks"] > 1
         assert 0 <= row["exposed_s"] <= row["raw_s"] * (1 + 1e-9)
+
+
+def test_no_change_is_negative_nothing() -> None:
+    options = ("--runtime", "megatron-bridge", "--seq-len", "4k", "--global-batch", "1024", "--dp", "16", "--more")
+    screen = asked("explain", "qwen3-8b", "2x8:h100", *options).out
+    assert "+0.0%" in screen
+    assert "-0.0%" not in screen

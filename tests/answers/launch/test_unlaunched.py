@@ -37,7 +37,7 @@ def test_a_model_that_a_framework_has_no_settings_for_is_named_with_what_runs_it
     refused = document["launch_refused"]
     assert refused["reasons"] == [REASON]
     assert refused["instead"].startswith(
-        "Plan with --runtime accelerate or deepspeed or megatron-bridge or megatron-core or torchtitan"
+        "Plan with --runtime accelerate, deepspeed, megatron-bridge, megatron-core or torchtitan"
     )
     shown = _words(asked(command, *QWEN, "--runtime", "nanotron").out)
     assert f"nanotron cannot launch it as it stands: {REASON}. {refused['instead']}" in shown

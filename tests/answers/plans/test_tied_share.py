@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from commands import asked
 from meshwright.answers.pace import pace
 from meshwright.answers.plans import ties
 from meshwright.answers.plans.ties import fastest_lines, preferred_words, tie_lines, tied_share
@@ -62,3 +63,9 @@ def test_a_plan_that_was_run_is_said_to_be_preferred_for_that() -> None:
         "Preferred because plans like it have been run, not as the fastest: this plan stays within what "
     )
     assert fastest == f"Predicted fastest: {result.fastest.plan}, {pace(result.fastest, result.best[0])}."
+
+
+def test_options_of_a_published_run_are_typed_as_a_shell_takes_them() -> None:
+    options = ("--seq-len", "4k", "--global-batch", "128", "--runtime", "megatron-bridge")
+    told = " ".join(asked("plan", "qwen3-8b", "2x8:h100", *options).out.split())
+    assert "--with 'elementwise_kernels.megatron-unfused.rotary={forward = 25, backward = 28}'" in told

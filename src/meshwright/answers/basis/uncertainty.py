@@ -104,7 +104,7 @@ def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
     if inputs.cluster.measured_runs:
         return f"{text}; published runs of one source vary by as much.{unproven}"
     counts = interval.sources
-    wider = "" if counts["runtime"] and counts["accelerator"] else ", which widens the range"
+    wider = "" if counts["runtime"] and counts["accelerator"] else "; having none widens the range"
     group = (
         f"{counts['group']} for {GROUPS[labels.group]} ({counts['runtime'] or 'none'} of them with {labels.runtime})"
     )

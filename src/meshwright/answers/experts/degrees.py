@@ -90,7 +90,7 @@ def expert_degrees_table(degrees: tuple[ExpertDegrees, ...], plan: Plan) -> Tabl
             f"{each.ep}",
             f"{each.etp}",
             format_seconds(each.step_time_s),
-            "this plan" if each == own else f"{each.step_time_s / own.step_time_s - 1:+.1%}",
+            "this plan" if each == own else f"{each.step_time_s / own.step_time_s - 1:+z.1%}",
             format_seconds(each.exchanged_s),
             format_seconds(each.exposed_s),
             f"{each.device_bytes / GIB:.1f}",

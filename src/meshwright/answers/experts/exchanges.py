@@ -169,7 +169,7 @@ def _imbalance_table(report: ExpertReport, inputs: Inputs) -> Table:
         (
             f"{each.expert_imbalance:.1f}",
             format_seconds(each.step_time_s),
-            f"{each.step_time_s / even - 1:.1%}",
+            f"{each.step_time_s / even - 1:z.1%}",
             f"{each.device_bytes / GIB:.1f}",
             verdict_cell(each.verdict),
         )

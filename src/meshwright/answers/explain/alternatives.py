@@ -113,7 +113,7 @@ def _gains(each: PricedChange, estimate: Estimate) -> bool:
 def _hardware_row(each: PricedChange, estimate: Estimate) -> tuple[str, ...]:
     """With the tokens that each GPU makes a second more."""
     row, per_gpu = _row(each, estimate), each.estimate.tokens_per_s_per_gpu / estimate.tokens_per_s_per_gpu - 1
-    return (*row[:3], f"{per_gpu:+.1%}", *row[3:])
+    return (*row[:3], f"{per_gpu:+z.1%}", *row[3:])
 
 
 def _row(each: PricedChange, estimate: Estimate) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def _row(each: PricedChange, estimate: Estimate) -> tuple[str, ...]:
     return (
         each.change,
         format_seconds(after.step_time_s),
-        f"{gain:+.1%}",
+        f"{gain:+z.1%}",
         f"{after.memory.device / GIB:.1f}",
         f"{more / GIB:+.1f}",
         verdict_cell(after.verdict),

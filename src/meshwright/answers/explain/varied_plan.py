@@ -52,7 +52,7 @@ def variation_section(estimate: Estimate, variation: Variation) -> tuple[Block, 
 
 def _row(name: str, before: float, after: float, written: Callable[[float], str]) -> tuple[str, ...]:
     more = after - before
-    share = f" ({more / before:+.1%})" if before and not name.startswith(" ") and "%" not in name else ""
+    share = f" ({more / before:+z.1%})" if before and not name.startswith(" ") and "%" not in name else ""
     sign = "-" if more < 0 else "+"
     return name, written(before), written(after), f"{sign}{written(abs(more))}{share}"
 

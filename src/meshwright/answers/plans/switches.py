@@ -24,6 +24,8 @@ WORTH = 0.02
 """Of the step: predictions of two plans for one job are not told apart by less (`tie_share`)."""
 OFF = "0"
 """Share of the compute beside an exchange that hides it where its overlap is off, which makes no step shorter."""
+_AGAINST = "--no-"
+"""How flags begin that turn something off."""
 LIBRARIES = {"deepep": "DeepEP", "hybridep": "HybridEP (of DeepEP)"}
 """By the backend that a launch sets."""
 FUSED_EXPERTS_LIBRARY = "Transformer Engine 2.14 or later"
@@ -147,9 +149,10 @@ def overlap_setting(name: str, plan: Plan, inputs: Inputs) -> dict[str, str | bo
 
 
 def newly_set(plan: Plan, after: Inputs, before: Inputs) -> dict[str, str | bool]:
-    """What the launch of a plan sets for a switch alone."""
+    """What the launch of a plan sets for a switch alone, and the flags against it that it leaves out."""
     old, new = (_all_set(plan, inputs) for inputs in (before, after))
-    return {key: value for key, value in new.items() if old.get(key) != value}
+    dropped = {f"without {key}": True for key in old if key.startswith(_AGAINST) and key not in new}
+    return {key: value for key, value in new.items() if old.get(key) != value} | dropped
 
 
 def _all_set(plan: Plan, inputs: Inputs) -> dict[str, str | bool]:

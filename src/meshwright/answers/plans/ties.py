@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from meshwright.answers.pace import pace
@@ -147,10 +148,16 @@ def _settings(ran: FastestRun, named: Plan | None = None) -> str:
     """The plan and options to ask about a run with; named: the plan that the reader has just read, left out."""
     shown, left = ran.options[:MOST_OPTIONS], len(ran.options[MOST_OPTIONS:])
     more = f" and {left} more" if left else ""
-    options = f"`{' '.join(shown)}`{more}" if shown else ""
+    options = f"`{' '.join(map(_as_typed, shown))}`{more}" if shown else ""
     if str(named) == str(ran.plan):
         return options
     return f"`{ran.plan}`" + (f" with {options}" if options else "")
+
+
+def _as_typed(option: str) -> str:
+    """An option as a shell takes it: its value in quotes where that has blanks or braces."""
+    name, _, value = option.partition(" ")
+    return f"{name} {shlex.quote(value)}" if value else name
 
 
 def tied_share(result: SearchResult) -> float:

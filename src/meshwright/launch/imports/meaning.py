@@ -27,6 +27,8 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.model import Model
 from meshwright.specs.reading.model import read_model
 
+_SWITCHES = {"true": True, "false": False}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
@@ -95,7 +97,13 @@ def _settings_of(source: Source, notes: list[str]) -> tuple[LaunchSettings, Sett
     notes += [f"{name}, which nothing sets, is taken as empty" for name in empty]
     known: Settings = {each.key: each.value for each in read.settings if says(each)}  # type: ignore[misc]
     fields = _fields_given(source.keyed)
-    return read, known | {name: value for name, value in source.keyed.items() if name not in fields}
+    beside = {name: _as_in_file(value, read) for name, value in source.keyed.items() if name not in fields}
+    return read, known | beside
+
+
+def _as_in_file(value: str, read: LaunchSettings) -> str | bool:
+    """A value that is said beside a file, as the file would hold it: a switch in one with keys is true or false."""
+    return _SWITCHES.get(value.lower(), value) if read.form != "shell" else value
 
 
 def named_model(fields: Fields, table: LaunchTable) -> Model | None:

@@ -24,6 +24,7 @@ from meshwright.specs.inputs import Inputs
 
 OF_THE_SCRIPT = ("plan.", "job.")
 """Settings that a framework's training script holds and its configuration has no key for."""
+_DEGREES = ("tp", "cp", "pp", "ep")
 
 
 class Patch(NamedTuple):
@@ -34,7 +35,9 @@ class Patch(NamedTuple):
     diff: str
     """As `patch` takes it; empty where the file says these settings in a way that only its author can change."""
     besides: tuple[str, ...] = ()
-    """What the framework would refuse of the file with these settings, where only its author can tell what to do."""
+    """Degrees that none of these settings says, and what the framework would refuse of the file with them: what to do
+    only its author can tell.
+    """
 
 
 def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
@@ -45,8 +48,9 @@ def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
     changed, given = _changed(question, plan, inputs), question.settings.by_key()
     if not changed:
         return Patch({}, "")
+    unsaid = tuple(_unsaid(question, plan))
     if any(key.startswith(OF_THE_SCRIPT) for key in changed):
-        return Patch(changed, "")
+        return Patch(changed, "", unsaid)
     gone = {key for key, value in changed.items() if value is None}
     refused = any(not rule.kept for rule in question.rules)
     for tried in sorted(([key for key in changed if key in given], [*changed]), key=len, reverse=refused):
@@ -54,7 +58,7 @@ def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
         text = _applied(question.settings.text, [edit for edit in edits if edit]) if all(edits) else ""
         if text and _is_plan(question, text, plan, inputs):
             return Patch({key: changed[key] for key in tried}, _diff(question, text))
-    return Patch(changed, "", tuple(_newly_broken(question, changed, plan, inputs)))
+    return Patch(changed, "", (*unsaid, *_newly_broken(question, changed, plan, inputs)))
 
 
 def as_changed(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> LaunchQuestion:
@@ -85,6 +89,15 @@ def _changed(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> dict[str, 
     changed = {key: after.get(key) for key in keys if key in after or key in given}
     changed |= dict.fromkeys(_miscounted(question, plan, after))
     return changed | dict.fromkeys(key for key in _spelled_otherwise(question, keys) if key not in after)
+
+
+def _unsaid(question: LaunchQuestion, plan: Plan) -> Iterator[str]:
+    """Degrees that change and that no setting of the framework says, as far as its files are read."""
+    said = {name for choice in question.table.choices for case in choice.cases for name in case.fields}
+    for name in _DEGREES:
+        degree, known = getattr(plan, name), f"plan.{name}" in {*question.table.rows, *said}
+        if degree != getattr(question.plan, name) and not known:
+            yield f"{name} {degree}: no setting of {question.table.framework} that is read says it"
 
 
 def _spelled(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Settings:
@@ -186,10 +199,10 @@ def _miscounted(question: LaunchQuestion, plan: Plan, after: Settings) -> list[s
 
 def _implied(question: LaunchQuestion) -> list[str]:
     """Settings that the file leaves out and that follow others, as the tensor parallelism of experts does."""
-    given, rows = question.settings.by_key(), question.table.rows.values()
-    return [
-        row.key for row in rows if isinstance(row.default, str) and "{plan." in row.default and row.key not in given
-    ]
+    given, table = question.settings.by_key(), question.table
+    names = {row.key: (row.key, *_in_its_words(question, {row.key: None})) for row in table.rows.values()}
+    follows = [row.key for row in table.rows.values() if isinstance(row.default, str) and "{plan." in row.default]
+    return [key for key in follows if given.keys().isdisjoint(names[key])]
 
 
 def _applied(text: str, edits: list[Edit]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshwright.arrays import one_of
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.legality.rule import Ruling, change, changes, divisors, invariant, one, restriction
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.adapters import ROW_PARALLEL, adapted_modules
 from meshwright.specs.job import Job
@@ -83,9 +84,18 @@ def half_needs_shards(plan: Layout, runtime: Runtime) -> Ruling:
     yield sharded | ((plan.tp == 1) & (plan.pp == 1)) | casts
     yield (
         f"{runtime.id} trains in fp32 with tp {plan.tp}, pp {plan.pp} where FSDP shards over no ranks (dp {plan.dp}, "
-        f"cp {plan.cp}, dp_replicate {plan.dp_replicate}); nearest dp: {2 * plan.dp_replicate}, or --with "
-        "training_dtype=bf16"
+        f"cp {plan.cp}, dp_replicate {plan.dp_replicate}); {_with_shards(one(plan))}, or --with training_dtype=bf16"
     )
+
+
+def _with_shards(plan: Plan) -> str:
+    """The nearest change on as many ranks with which FSDP shards over some of them."""
+    if plan.dp_replicate > 1:
+        return change("dp_replicate", plan.dp_replicate, [each for each in divisors(plan.dp) if each < plan.dp])
+    axis = "tp" if plan.tp > 1 else "pp"
+    degree = getattr(plan, axis)
+    shards = next(each for each in divisors(degree) if each > 1)
+    return f"nearest dp: {shards}, with {axis} {degree // shards}"
 
 
 @restriction

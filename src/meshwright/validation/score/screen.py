@@ -92,8 +92,12 @@ def _verdicts(score: Score) -> str:
     counts, text = score.fit, "No run ran out of memory; "
     if counts.oom:
         runs = plural(counts.oom, "run")
-        text = f"Of {runs} that ran out of memory, {counts.oom_called_safe} are predicted to be safe; "
-    return f"{text}of {counts.fitted} that fitted, {counts.fitted_called_oom} are predicted to run out of memory."
+        text = f"Of {runs} that ran out of memory, {_are_predicted(counts.oom_called_safe)} to be safe; "
+    return f"{text}of {counts.fitted} that fitted, {_are_predicted(counts.fitted_called_oom)} to run out of memory."
+
+
+def _are_predicted(runs: int) -> str:
+    return f"{runs} {'is' if runs == 1 else 'are'} predicted"
 
 
 def _intervals(score: Score) -> Table:

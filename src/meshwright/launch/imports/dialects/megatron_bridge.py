@@ -10,10 +10,10 @@ from meshwright.launch.imports.files.bridge_workloads import is_workload
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.spellings.arguments import modern_arguments
 from meshwright.launch.imports.spellings.bridge_adapters import adapter_settings
-from meshwright.launch.imports.spellings.bridge_fusion import left_unfused
+from meshwright.launch.imports.spellings.bridge_fusion import Fusion, left_unfused
 from meshwright.launch.imports.spellings.bridge_precision import precision_of, says_precision, unknown_precision
 from meshwright.launch.imports.spellings.bridge_recipe import PRECISION, with_recipe
-from meshwright.launch.imports.spellings.unsaid import DEGREES
+from meshwright.launch.imports.spellings.unsaid import DEGREES, maker_of, recipes_elsewhere
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
@@ -24,6 +24,14 @@ _ON = ("overlap_grad_reduce", "overlap_param_gather")
 """Fields of `ddp` that are on unless a recipe says otherwise."""
 _SHARDED = "use_distributed_optimizer"
 """Of `ddp` and of `optimizer`: on where one of them has it on."""
+_OVERLAPS = {
+    "--tp-comm-overlap": "model.tensor_model_parallel_size",
+    "--overlap-moe-expert-parallel-comm": "model.expert_model_parallel_size",
+}
+"""With the degree whose exchanges they hide; recipes of dense models do not say that of experts."""
+_GATE, _ACTIVATION = "model.gated_linear_unit", "model.activation_func"
+_GATED = ("--swiglu", "--quick-geglu")
+"""Arguments for a gate, each beside an activation of its own."""
 _OF_PROVIDERS = {"should_pad_vocab", "bias_activation_fusion"}
 """Fields of a model that no argument is."""
 
@@ -39,22 +47,38 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     on |= _sharded(known, notes)
     said: Settings = {key: value for key, value in known.items() if key.startswith("--")}
     named = {key: value for key, value in named.items() if key not in _GRADIENTS}
-    settings = NO_DROPOUT | nemo_arguments(fields) | on | precision_of(known, notes) | named | _off(known) | said
+    off = _off(known) | ({} if is_workload(read) or _unread_recipes(read) else _unsaid_overlaps(known))
+    settings = NO_DROPOUT | nemo_arguments(fields) | on | precision_of(known, notes) | named | off | said
     settings |= adapter_settings(known)
     if known.get("model.moe_permute_fusion") is False:
         settings["--moe-permute-fusion"] = False
     for each in left_unfused(read, known):
         settings[each.without] = True
-        notes.append(f"{each.field} is off, as nothing sets it: {each.what}; --set {each.field}=True")
+        notes.append(_told_as_unfused(each, read))
     if "--expert-model-parallel-size" in settings and "--expert-tensor-parallel-size" not in settings:
         settings["--expert-tensor-parallel-size"] = 1
         notes.append("expert_tensor_parallel_size, which is not in the file, is 1 in every recipe of Megatron-Bridge")
     settings = with_dispatcher(settings, "Megatron-Bridge", notes)
+    if (unread := _unread_recipes(read)) and "model.recompute_granularity" not in read.by_key():
+        notes.append(f"recomputation may stand in {unread} and is priced without: --recompute full says otherwise")
     if left := [name for name in DEGREES if f"model.{name}" not in known]:
         notes.append(f"taken as 1, as the file does not say them: {', '.join(left)}")
     if settings.get("--position-embedding-type") == "learned_absolute" and "--seq-length" in settings:
         settings["--max-position-embeddings"] = settings["--seq-length"]
     return settings
+
+
+def _told_as_unfused(fusion: Fusion, read: LaunchSettings) -> str:
+    costs = f"{fusion.what}; --set {fusion.field}=True says otherwise"
+    if unread := _unread_recipes(read):
+        return f"{fusion.field} is taken as off, as in most recipes of such models, but {unread} may set it: {costs}"
+    return f"{fusion.field} is off, as nothing sets it: {costs}"
+
+
+def _unread_recipes(read: LaunchSettings) -> str:
+    """Recipes that a file starts from and that are not read."""
+    names = dict.fromkeys(maker_of(each) for each in recipes_elsewhere(read) if each in read.elsewhere)
+    return f"{' and '.join(names)}, which is not read," if names else ""
 
 
 def _sharded(known: Settings, notes: list[str]) -> Settings:
@@ -82,6 +106,20 @@ def _off(known: Settings) -> Settings:
     return {flag: False for flag in off if flag in switches("megatron-bridge") and flag not in on}
 
 
+def _unsaid_overlaps(known: Settings) -> Settings:
+    """Overlaps that a recipe does not say, which are off.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes/common.py L128 (no comm_overlap), training/comm_overlap.py
+    L419-424 ("disabled by default").
+    """
+    split = [flag for flag, degree in _OVERLAPS.items() if degree in known]
+    return {flag: False for flag in split if not {*_recipe()[flag], _own(flag)} & known.keys()}
+
+
+def _own(flag: str) -> str:
+    return f"model.{flag.removeprefix('--').replace('-', '_')}"
+
+
 def _fields(known: Settings) -> Settings:
     """Fields that are called like arguments, as keys of `model`; of other sections those that the table knows."""
     others = {target.partition(" = ")[0] for targets in _recipe().values() for target in targets}
@@ -99,17 +137,25 @@ def _fields(known: Settings) -> Settings:
 
 def _named(read: LaunchSettings, known: Settings) -> Settings:
     """Arguments that recipes have elsewhere, or in words of Python, as the writer of recipes has them."""
-    words = {each.key: str(each.value) for each in read.settings}
+    words = {each.key: str(each.value) for each in read.settings} | {key: str(value) for key, value in known.items()}
     settings: Settings = {}
     for flag, targets in _recipe().items():
         pairs = [target.partition(" = ")[::2] for target in targets]
         values = [known[name] for name, word in pairs if not word and known.get(name) not in (None, False)]
         if values:
             settings[flag] = values[0]
-        elif pairs and all(word and words.get(name) == word.strip("'") for name, word in pairs):
+        elif pairs and all(word and _means(words.get(name), word.strip("'")) for name, word in pairs):
             key, _, value = flag.partition(" ")
             settings[key] = value or True
     return settings
+
+
+def _means(given: str | None, word: str) -> bool:
+    """Whether Python code says a word: names from modules under any alias of these, `F.silu` as
+    `torch.nn.functional.silu`.
+    """
+    named = word.replace(".", "").isidentifier()
+    return given == word or (named and given is not None and given.rpartition(".")[2] == word.rpartition(".")[2])
 
 
 def _recipe() -> dict[str, tuple[str, ...]]:
@@ -133,7 +179,23 @@ def _translated(spelled: Spelled) -> Settings:
             f"{spelled.read.path!r}, line {each.line}: {PRECISION} is {each.value}, which the file does not say: "
             f"--set {PRECISION}.preset=bf16_mixed, or another preset of training/mixed_precision.py"
         )
-    return modern_arguments(_bridge_arguments(spelled.read, spelled.known, spelled.notes), spelled.notes)
+    settings = _bridge_arguments(spelled.read, spelled.known, spelled.notes)
+    _require_known_gate(spelled, settings)
+    return modern_arguments(settings, spelled.notes)
+
+
+def _require_known_gate(spelled: Spelled, settings: Settings) -> None:
+    """Raises `InvalidInput` where a provider with sizes of its own has a gate beside an activation that no argument of
+    Megatron-LM is.
+    """
+    gate, said = spelled.read.by_key().get(_GATE), spelled.read.by_key().get(_ACTIVATION)
+    if gate is None or gate.value is not True or "--num-layers" not in settings or {*_GATED} & settings.keys():
+        return
+    activation = f"{_ACTIVATION} {said.value}" if said else f"no {_ACTIVATION}, which is gelu where it is left out,"
+    raise InvalidInput(
+        f"{spelled.read.path!r}, line {gate.line}: {_GATE} beside {activation} is not modelled; gates are with "
+        "torch.nn.functional.silu or quick_gelu"
+    )
 
 
 DIALECT = Dialect(

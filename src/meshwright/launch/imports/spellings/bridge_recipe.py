@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from meshwright.launch.imports.files.functions import without_objects
 from meshwright.launch.imports.spellings.bridge_adapters import SECTION, with_adapters
-from meshwright.launch.imports.spellings.unsaid import recipes_elsewhere, unsaid_degrees
+from meshwright.launch.imports.spellings.unsaid import maker_of, recipes_elsewhere, unsaid_degrees
 from meshwright.launch.imports.spellings.vocabulary import model_of_class
 from meshwright.launch.readers.python.names import is_class
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings, Scalar
@@ -47,6 +47,7 @@ def with_recipe(read: LaunchSettings) -> LaunchSettings:
     Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes (`AutoBridge.from_hf_pretrained(NAME)`), and its providers
     of v0.1.0 (`Llama31ModelProvider70B`).
     """
+    read = replace(read, elsewhere=(*read.elsewhere, *_whole_recipes(read)))
     makers = [each for each in recipes_elsewhere(read) if each in read.elsewhere]
     read = with_adapters(replace(read, settings=(*map(_settled, read.settings), *_dispatcher(read))))
     kept_elsewhere = [each for each in read.elsewhere if each.key != DISPATCHES]
@@ -60,6 +61,15 @@ def with_recipe(read: LaunchSettings) -> LaunchSettings:
     read = replace(read, environment=read.environment | set_by_it)
     unsaid = unsaid_degrees({each.key for each in kept}, makers[0]) if makers else ()
     return without_objects(replace(read, settings=(*kept, *presets, *named, *unsaid)))
+
+
+def _whole_recipes(read: LaunchSettings) -> Iterator[FileSetting]:
+    """Recipes of other files that are trained as they are: `cfg = qwen3_8b_pretrain_config()`."""
+    imported = {name.rpartition(".")[2] for name in read.program.split() if "recipes" in name.split(".")}
+    for each in recipes_elsewhere(read):
+        made = maker_of(each)
+        if each.key.count(".") == 1 and made in imported and each not in read.elsewhere:
+            yield replace(each, key=made, value=[])
 
 
 def _settled(each: FileSetting) -> FileSetting:

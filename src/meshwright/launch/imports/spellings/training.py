@@ -47,5 +47,5 @@ def require_whole(read: LaunchSettings) -> None:
         if adapters and each.value not in (None, "None", "none", ""):
             raise InvalidInput(
                 f"{read.path!r}, line {each.line}: {each.key} is of the training of adapters, which is read in recipes "
-                "of Megatron-Bridge and not of NeMo; --runtime megatron-core --lora-rank 16 prices it"
+                "of Megatron-Bridge and not of NeMo; --runtime megatron-bridge --lora-rank 16 prices it"
             )
