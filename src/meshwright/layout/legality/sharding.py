@@ -89,7 +89,9 @@ def half_needs_shards(plan: Layout, runtime: Runtime) -> Ruling:
 
 
 def _with_shards(plan: Plan) -> str:
-    """The nearest change on as many ranks with which FSDP shards over some of them."""
+    """The nearest change with which FSDP shards over ranks: on as many, where the replicas are in order."""
+    if plan.dp_replicate > 1 == plan.dp:
+        return f"nearest dp: {2 * plan.dp_replicate}"
     if plan.dp_replicate > 1:
         return change("dp_replicate", plan.dp_replicate, [each for each in divisors(plan.dp) if each < plan.dp])
     axis = "tp" if plan.tp > 1 else "pp"
