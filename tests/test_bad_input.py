@@ -394,7 +394,7 @@ def test_a_question_of_limits_is_refused_like_any_other(options: dict[str, str |
 
 
 def test_limits_of_what_fits_on_no_number_of_nodes() -> None:
-    message = refused(asked("limits", *question(runtime="pytorch-ddp", model="llama-3.1-70b")), code=3)
+    message = refused(asked("limits", *question(runtime="pytorch-ddp", model="llama-3.1-405b")), code=3)
     assert "none of the" in message
     assert "every rank; meshwright plan --runtime all looks at the other runtimes. " in message
     assert "No plan fits safely even with 32 times the nodes" in message

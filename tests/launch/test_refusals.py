@@ -103,7 +103,7 @@ def test_what_a_refusal_names_leads_to_launch_files(question_asked: str, first: 
         del words[words.index("--runtime") : words.index("--runtime") + 2]
     for number, options in enumerate(re.split(r", or (?:with|add) ", way.rstrip("."))[:2]):
         named = options.split()
-        chosen = named[:2] if named[2:] and named[-2] == "or" else named
+        chosen = [named[0], named[1].rstrip(",")] if named[2:] and named[-2] == "or" else named
         answer = asked("plan", *words, *chosen, "--launch", str(tmp_path / str(number)))
         assert answer.code == 0, answer.err
         assert (tmp_path / str(number) / "train.sh").is_file()

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, larger, some, where
-from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
+from meshwright.arrays import Floats, larger, some
+from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches, unpaired_share
 from meshwright.cost.comms.context import context_exchanges
 from meshwright.cost.comms.ends import embedding_exchanges, head_exchanges, prediction_exchanges
 from meshwright.cost.comms.exchange import Exchange, exposed_seconds
@@ -283,17 +283,17 @@ def _with_host(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime, 
 
     Forward, the host learns in every layer of experts how many tokens each has, so that it is not ahead of their
     products; while these run it issues what follows, up to the next layer's experts, so that the longer of both waits
-    counts. It issues both passes together where they run beside each other. Where it waits for each kernel, the device
+    counts. It issues both passes together where they run side by side. Where it waits for each kernel, the device
     waits for all that it issues. Source: Megatron-LM, token_dispatcher.py, _maybe_dtoh_and_synchronize.
     """
     issue, products = issue_time(plan, inputs, kind), layer.forward_parts.routed.experts.work.total
     if not inputs.runtime.host.runs_ahead:
         return time._replace(host_forward=issue.forward, host_backward=issue.backward)
-    forward = larger(issue.forward - time.forward_total, issue.experts - products)
-    backward = issue.backward - time.backward_total
-    together = larger(issue.forward - time.forward_total + backward, 0.0) / 2
-    beside = overlaps_micro_batches(plan, inputs, kind)
+    forward = larger(larger(issue.forward - time.forward_total, issue.experts - products), 0.0)
+    backward = larger(issue.backward - time.backward_total, 0.0)
+    together = larger(issue.forward - time.forward_total + issue.backward - time.backward_total, 0.0) / 2
+    paired = overlaps_micro_batches(plan, inputs, kind) * (1.0 - unpaired_share(plan))
     return time._replace(
-        host_forward=where(beside, together, larger(forward, 0.0)),
-        host_backward=where(beside, together, larger(backward, 0.0)),
+        host_forward=forward + paired * (together - forward),
+        host_backward=backward + paired * (together - backward),
     )

@@ -41,11 +41,12 @@ def test_what_would_fit_is_listed_as_where_nothing_fits() -> None:
     assert ways
     (listed,) = ways_lines(ways)
     assert listed.lines == ("**What would fit safely:**", *(f"- {remedy_words(each)}" for each in ways))
-    *briefs, last = plan_briefs(risky, ways=ways)
+    *briefs, by_kind, two, one = plan_briefs(risky, ways=ways)
     assert all(listed in brief for brief in briefs)
     shorter = first_of_each_kind(ways)
     assert [each.kind for each in shorter] == list(dict.fromkeys(each.kind for each in ways))
-    assert ways_lines(shorter)[0] in last
+    for brief, most in ((by_kind, len(shorter)), (two, 2), (one, 1)):
+        assert ways_lines(shorter[:most])[0] in brief
 
 
 def test_a_safe_answer_looks_for_no_way() -> None:
