@@ -75,6 +75,7 @@ def test_a_change_leaves_out_what_the_recipe_says_already(tmp_path: Path) -> Non
         ("mistralai/Mistral-7B-v0.1", "", "off"),
         ("meta-llama/Llama-3.1-8B", "", "on"),
         ("meta-llama/Llama-3.1-8B", "False", "off"),
+        ("google/gemma-2-9b", "", "on"),
     ],
 )
 def test_an_activation_is_fused_where_the_file_or_the_provider_of_the_model_says_so(

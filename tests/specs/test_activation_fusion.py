@@ -52,6 +52,17 @@ def test_it_keeps_what_pytorch_saves_for_backward() -> None:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("model", ["gemma-2-9b", "gemma-3-12b"])
+def test_the_gelu_of_gemma_has_no_fused_kernel(model: str, runtime: str) -> None:
+    on, off = (_asked(model, runtime, position) for position in ("on", "off"))
+    plan = plan_of(on)
+    first, second = (estimate_each([plan], each)[0] for each in (on, off))
+    assert (first.step_time_s, first.memory) == (second.step_time_s, second.memory)
+    assert product_bytes(on, gated=True) - product_bytes(_asked("qwen3-8b", runtime, "on"), gated=True) == 4
+    assert with_kernels_on(off, ACTIVATION_FUSION) is None
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_rotary_positions_take_longer_without_their_kernel(runtime: str) -> None:
     fused = _asked("qwen3-8b", runtime, "on")
     unfused = fused.replace(runtime=with_behaviours(fused.runtime, [f"{ROPE_FUSION}=off"]))

@@ -19,7 +19,6 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.recompute_modules import RecomputeModules
-from meshwright.specs.switches import has_gated_gelu
 
 AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
@@ -258,7 +257,7 @@ def _has_gate(inputs: Inputs) -> bool:
 
 def _fuses_gate(inputs: Inputs) -> bool:
     on = position_of(inputs.runtime, ACTIVATION_FUSION) == "on"
-    return on and _has_gate(inputs) and not has_gated_gelu(inputs.model)
+    return on and _has_gate(inputs) and not inputs.model.gates_with_gelu
 
 
 def _has_output_bias(inputs: Inputs) -> bool:

@@ -205,6 +205,11 @@ class Model(Spec):
         """Whether attention adds sinks to its scores or caps them, in any layer."""
         return any(kind.attention.sinks or kind.attention.softcap for kind in self.layer_kinds)
 
+    @cached_property
+    def gates_with_gelu(self) -> bool:
+        """Whether blocks are gated by GELU, in any layer."""
+        return any(kind.feed_forward.gated and kind.feed_forward.activation == "gelu" for kind in self.layer_kinds)
+
     def has_heads_up_to(self, widest: int, multiple: int) -> bool:
         """Whether no head of attention is wider than that many elements, and all are a multiple of so many."""
         return max(self.head_sizes) <= widest and not any(head % multiple for head in self.head_sizes)

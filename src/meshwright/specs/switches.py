@@ -15,7 +15,6 @@ from meshwright.specs.behaviours import (
     with_behaviours,
 )
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Model
 from meshwright.specs.runtime import Runtime
 
 OF_EXPERTS = (PERMUTE_FUSION, FUSED_EXPERTS)
@@ -45,24 +44,13 @@ def with_kernels_on(inputs: Inputs, switch: str) -> Inputs | None:
     runtime = inputs.runtime
     of_now = runtime.id == runtime.framework and switch in runtime.switches
     lacks = switch in OF_EXPERTS and not inputs.model.is_moe
-    lacks |= switch == ACTIVATION_FUSION and has_gated_gelu(inputs.model)
+    lacks |= switch == ACTIVATION_FUSION and inputs.model.gates_with_gelu
     if lacks or not of_now or position_of(runtime, switch) in ("on", ""):
         return None
     try:
         return inputs.replace(runtime=with_behaviours(runtime, [f"{switch}=on"]))
     except InvalidSpec:
         return None
-
-
-def has_gated_gelu(model: Model) -> bool:
-    """Whether blocks are gated by the GELU of Gemma, which no kernel of Megatron computes with its gate.
-
-    Source: NVIDIA/Megatron-LM@d98e8a64ddf3 core/transformer/transformer_config.py L2420: bias_activation_fusion is
-    refused beside any activation but gelu, silu and quick_gelu; NVIDIA-NeMo/Megatron-Bridge@067f987df03b
-    models/gemma/gemma2_bridge.py L58: fast_gelu.
-    """
-    blocks = [kind.feed_forward for kind in model.layer_kinds]
-    return any(block.gated and block.activation == "gelu" for block in blocks)
 
 
 def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:

@@ -205,8 +205,11 @@ def product_bytes(inputs: Inputs, gated: bool) -> float:
     2.0
     """
     unfused = gated and not inputs.runtime.activations.fused_activation
-    kept = HALF_BYTES + inputs.runtime.elementwise_bytes.gated_activation_kept
-    return kept * unfused + _read_bytes(inputs)
+    kernels = inputs.runtime.elementwise_bytes
+    kept = kernels.gated_gelu_kept if gated and inputs.model.gates_with_gelu else 0.0
+    if unfused:
+        kept = HALF_BYTES + kernels.gated_activation_kept
+    return kept + _read_bytes(inputs)
 
 
 def _read_bytes(inputs: Inputs) -> float:

@@ -159,6 +159,10 @@ class ElementwiseKernels(Spec):
     gated_activation_kept: ElementBytes = 0
     """Kept of an unfused one from forward to backward beyond gate, up, the activated gate and the product, per element:
     up again, where something is added to it."""
+    gated_gelu: PassBytes | None = None
+    """The same where no fused kernel has GELU as the gate; none: as any other."""
+    gated_gelu_kept: ElementBytes = 0
+    """Kept of it from forward to backward beyond what a fused one keeps, per element."""
     weighed_activation: PassBytes = PassBytes(forward=0, backward=0)
     """More of experts whose activation is weighed by the tokens' probabilities in kernels of their own."""
     weighed_activation_kept: ElementBytes = 0
@@ -196,6 +200,8 @@ class ElementwiseKernels(Spec):
 
     def activation(self, block: Mlp | Experts) -> PassBytes:
         """Of the block's activation, per element of its FFN."""
+        if block.gated and block.activation == "gelu" and self.gated_gelu:
+            return self.gated_gelu
         if block.gated:
             return self.clamped_activation if isinstance(block, Experts) and block.clamped else self.gated_activation
         return self.written_gelu if block.activation == "gelu_new" else self.plain_activation

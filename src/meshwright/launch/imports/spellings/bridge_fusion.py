@@ -22,6 +22,12 @@ class Fusion(NamedTuple):
     what: str
     on: re.Pattern[str]
     """Names of models whose providers turn it on."""
+    refused: re.Pattern[str] | None = None
+    """Names of models to which Megatron-core refuses it, so that they are priced without it unasked."""
+
+    def is_settled(self, maker: str) -> bool:
+        """Whether what makes a model, a recipe or a provider, leaves no question about it."""
+        return bool(self.on.search(maker) or (self.refused and self.refused.search(maker)))
 
 
 FUSIONS = (
@@ -30,6 +36,7 @@ FUSIONS = (
         without="--no-bias-swiglu-fusion",
         what="activations take longer and keep more",
         on=re.compile(r"llama|deepseek|moonlight|glm|gpt[-_]?oss|kimi|nemotron", re.IGNORECASE),
+        refused=re.compile("gemma", re.IGNORECASE),
     ),
     Fusion(
         field="model.apply_rope_fusion",
@@ -52,5 +59,5 @@ def left_unfused(read: LaunchSettings, known: Settings) -> Iterator[Fusion]:
     if any(_PERFORMANCE in each for each in makers):
         return
     for each in FUSIONS:
-        if each.field not in known and not any(each.on.search(maker) for maker in makers):
+        if each.field not in known and not any(map(each.is_settled, makers)):
             yield each
