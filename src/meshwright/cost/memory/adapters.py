@@ -21,7 +21,7 @@ def kept_by_adapters(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard
     a row-parallel layer reads. plan: scalar or array (n,); shard: sizes on the rank; read: attention, core, block or
     product. Returns bytes. Source: peft 0.21.2 tuners/lora/layer.py and bnb.py (Linear.forward, Linear4bit.forward)
     under torch.autocast, and with fully_shard of PyTorch 2.13, counted on fake tensors, to the byte;
-    NVIDIA-NeMo/Megatron-Bridge@067f987df03b src/megatron/bridge/peft/ utils.py (ParallelLinearAdapter;
+    NVIDIA-NeMo/Megatron-Bridge@067f987df03b src/megatron/bridge/peft/utils.py (ParallelLinearAdapter;
     `return_layernorm_output_gathered`).
 
     >>> from meshwright.cost.shard import layer_shard

@@ -206,9 +206,8 @@ def product_bytes(inputs: Inputs, gated: bool) -> float:
     """
     unfused = gated and not inputs.runtime.activations.fused_activation
     kernels = inputs.runtime.elementwise_bytes
-    kept = kernels.gated_gelu_kept if gated and inputs.model.gates_with_gelu else 0.0
-    if unfused:
-        kept = HALF_BYTES + kernels.gated_activation_kept
+    gelu = gated and inputs.model.gates_with_gelu
+    kept = HALF_BYTES + kernels.gated_activation_kept if unfused else kernels.gated_gelu_kept * gelu
     return kept + _read_bytes(inputs)
 
 

@@ -67,8 +67,8 @@ def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: S
     """Alive in the feed-forward block's backward beyond what is saved, where weights have 2-byte gradients of their
     own: the gradient of the layer's output, that of the down weight, and either the gathered gradient with the
     product's, or, the product freed, the gradients of gate and up. A weight that is unpacked takes as much as that
-    gradient. Of experts the same, or before it the gradients of
-    their weighed outputs and of the outputs, and these in 2 bytes.
+    gradient. Of experts the same, or before it the gradients of their weighed outputs and of the outputs, and these in
+    2 bytes.
     """
     hidden, block = inputs.model.hidden_size, dense_block(kind)
     residual = 1.0 * shard.residual_tokens * hidden

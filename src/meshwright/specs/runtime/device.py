@@ -160,15 +160,15 @@ class ElementwiseKernels(Spec):
     """Kept of an unfused one from forward to backward beyond gate, up, the activated gate and the product, per element:
     up again, where something is added to it."""
     gated_gelu: PassBytes | None = None
-    """The same where no fused kernel has GELU as the gate; none: as any other."""
+    """Per element of the FFN where GELU is the gate, for which there is no fused kernel; none: as any other gate."""
     gated_gelu_kept: ElementBytes = 0
-    """Kept of it from forward to backward beyond what a fused one keeps, per element."""
+    """Kept of that from forward to backward beyond what a fused one keeps, per element."""
     weighed_activation: PassBytes = PassBytes(forward=0, backward=0)
     """More of experts whose activation is weighed by the tokens' probabilities in kernels of their own."""
     weighed_activation_kept: ElementBytes = 0
     """Kept of it from forward to backward, per element."""
     clamped_activation: PassBytes
-    """The same of experts that clamp gate and up."""
+    """Per element of the FFN of experts that clamp gate and up."""
     clamped_activation_kept: ElementBytes
     """Kept of it from forward to backward beyond what a gated activation keeps, per element."""
     plain_activation: PassBytes
