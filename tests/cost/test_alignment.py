@@ -17,6 +17,7 @@ from meshwright.cost.compute.attention import (
     computed_head,
     eager_attention_time,
     fused_attention_time,
+    generation_constants,
     measured_widths,
     padding_bytes,
 )
@@ -196,15 +197,11 @@ def _attention_seconds(row: dict[str, str]) -> float:
     batch, heads, kv_heads, sequence, head = (
         int(row[name]) for name in ("batch", "heads", "kv_heads", "sequence", "head_dim")
     )
-    constants = gpu.kernels.attention
-    softmax = constants.softmax_width if cudnn else constants.older_softmax_width
-    width = computed_head(head, constants.head_multiple if cudnn else constants.older_head_multiple)
-    forward, _ = measured_widths(2 * width, softmax)
-    seconds = float(fused_attention_time(batch, heads, forward, sequence, None, gpu, gpu.peak_flops["bf16"]))
-    seconds *= 1 if cudnn else constants.older["flash-2"]
-    if row["pass"] == "backward":
-        ratios = constants.backward_ratio, constants.wide_backward
-        seconds *= backward_over_forward(width, width, softmax, *ratios)
+    kernels = generation_constants(gpu.kernels.attention, "newest" if cudnn else "flash-2")
+    width, backwards = computed_head(head, kernels.head_multiple), row["pass"] == "backward"
+    measured = measured_widths(2 * width, kernels)[backwards]
+    seconds = float(fused_attention_time(batch, heads, measured, sequence, None, gpu, gpu.peak_flops["bf16"]))
+    seconds *= kernels.slowdown * (backward_over_forward(width, gpu.kernels.attention) if backwards else 1)
     model = dense_model(heads=heads, kv_heads=kv_heads, head_dim=head)
     inputs = question(model, f"1x8:{row['gpu']}", sequence_length=sequence)
     shard = layer_shard(Plan(micro_batch=batch), inputs, inputs.model.layer_kinds[0])
@@ -223,6 +220,19 @@ def test_heads_of_odd_sizes_are_as_slow_as_measured() -> None:
     for (kernel, direction, head), each in ratios.items():
         usual = median(ratios[kernel, direction, "128"])
         assert median(each) / usual == pytest.approx(1, abs=0.2), (kernel, direction, head)
+
+
+def test_heads_of_64_take_what_was_measured_over_those_of_128() -> None:
+    """What the exponentials' widths rest on: within 7 %, in the median of accelerators, sizes and numbers of keys."""
+    times: dict[tuple[str, ...], list[float]] = {}
+    for row in _rows("head_sizes.csv"):
+        if row["head_dim"] in ("64", "128"):
+            ratio = _attention_seconds(row) / float(row["seconds"])
+            times.setdefault((row["kernel"], row["pass"], row["head_dim"]), []).append(ratio)
+    for kernel in ("cudnn", "flash-2"):
+        for direction in ("forward", "backward"):
+            narrow, usual = (median(times[kernel, direction, head]) for head in ("64", "128"))
+            assert narrow / usual == pytest.approx(1, abs=0.07), (kernel, direction)
 
 
 def test_a_head_that_is_padded_loses_a_tenth_or_more() -> None:

@@ -79,6 +79,9 @@ class OrderedAttention(Spec):
     """Of each query-key pair in a workspace, which is written and read."""
 
 
+OlderAttention = Literal["flash-1", "flash-2", "flex"]
+
+
 class AttentionConstants(Spec):
     """Constants of the fused attention time."""
 
@@ -86,6 +89,8 @@ class AttentionConstants(Spec):
     """Share of the dense peak at infinite sequence length (eta)."""
     half_sequence: NonNegative
     """Sequence length at which half of that is reached (s0), tokens."""
+    row_width: NonNegative
+    """Least width of a head, d_qk + d_v, at which forward counts what a row takes beside its keys (w_row), elements."""
     occupancy: NonNegative
     """Cost of filling the multiprocessors with too few tiles (c)."""
     launch_s: Seconds
@@ -96,8 +101,12 @@ class AttentionConstants(Spec):
     """Backward of heads wider than 128 over what their FLOPs take."""
     softmax_width: NonNegative
     """Elements of d_qk + d_v whose products take as long as the exponentials (s), which no head size changes."""
+    softmax_backward: Annotated[float, Field(ge=0, le=100)]
+    """The same of backward over that of forward."""
     older_softmax_width: NonNegative
-    """The same of older generations of kernels."""
+    """`softmax_width` of older generations of kernels."""
+    older_softmax_backward: Annotated[float, Field(ge=0, le=100)]
+    """`softmax_backward` of older generations of kernels."""
     head_multiple: PositiveInt
     """Heads take as long as those of the next multiple of this many elements."""
     older_head_multiple: PositiveInt
@@ -108,7 +117,7 @@ class AttentionConstants(Spec):
     """Elements of the widest head that fused kernels take in training; 0: they take none."""
     padding_bytes: NonNegative
     """Moved forward, and again backward, per element of queries, keys, values and output of heads that are padded."""
-    older: dict[Literal["flash-1", "flash-2", "flex"], Annotated[float, Field(ge=1, le=100)]]
+    older: dict[OlderAttention, Annotated[float, Field(ge=1, le=100)]]
     """Time of an older generation of kernels, or of FlexAttention's in Triton, over these."""
     ordered: OrderedAttention
     """In a fixed order."""

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Literal, NamedTuple
+
 from meshwright.arrays import Floats, Ints, Numbers, ceiling
 from meshwright.cost.compute.alignment import unaligned_slowdown
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.shard import Shard
 from meshwright.specs.cluster import Accelerator
+from meshwright.specs.kernels import AttentionConstants, OlderAttention
 from meshwright.specs.runtime.device import PassBytes
 
-QUERY_TILE = 128
-FORWARD_PRODUCTS = 2
-BACKWARD_PRODUCTS = 5
+QUERY_TILE = KEY_TILE = 128
 MEASURED_WIDTH = 256
 """d_qk + d_v of the heads that the constants of fused attention are fitted to."""
+
+
+class AttentionGeneration(NamedTuple):
+    """One generation of fused kernels on one accelerator."""
+
+    slowdown: float
+    """Time over the newest."""
+    softmax_width: float
+    softmax_backward: float
+    row_width: float
+    head_multiple: int
+
+
+def generation_constants(
+    constants: AttentionConstants, generation: Literal["newest"] | OlderAttention
+) -> AttentionGeneration:
+    """Constants of the kernels of a generation: newest, or one of `older`. Source: the accelerator's kernel table.
+
+    >>> from meshwright.specs.reading.examples import H100
+    >>> generation_constants(H100.kernels.attention, "flash-2")
+    AttentionGeneration(slowdown=1.75, softmax_width=57.0, softmax_backward=1.0, row_width=0.0, head_multiple=32)
+    """
+    if generation == "newest":
+        softmax = constants.softmax_width, constants.softmax_backward
+        return AttentionGeneration(1.0, *softmax, constants.row_width, constants.head_multiple)
+    softmax = constants.older_softmax_width, constants.older_softmax_backward
+    return AttentionGeneration(constants.older[generation], *softmax, 0.0, constants.older_head_multiple)
 
 
 def attended_pairs(sequence: int, window: int | None) -> float:
@@ -32,23 +60,41 @@ def attended_pairs(sequence: int, window: int | None) -> float:
     return sequence * reach - reach**2 / 2
 
 
-def measured_widths(width: int, softmax_width: float) -> tuple[float, float]:
+def computed_pairs(sequence: int, window: int | None) -> float:
+    """Query-key pairs that a kernel computes, of one sequence and head: whole tiles of 128 keys.
+
+    The far edge of a sliding window cuts a tile in half on average: a + 64 (s - w), with a of `attended_pairs`. The
+    tiles that the diagonal cuts are in the measured `half_sequence`, as no window changes nothing.
+    sequence, window: tokens. Returns pairs. Source: tiles of FlashAttention-2, tests/data/attention_times.csv.
+
+    >>> computed_pairs(8192, None) == attended_pairs(8192, None)
+    True
+    >>> computed_pairs(8192, 128) / attended_pairs(8192, 128)
+    1.5
+    """
+    reach = min(window or sequence, sequence)
+    return attended_pairs(sequence, window) + KEY_TILE / 2 * (sequence - reach)
+
+
+def measured_widths(width: int, kernels: AttentionGeneration) -> tuple[float, float]:
     """Widths, forward and backward, that a head would have if all of its time were products at the measured pace.
 
-    Below the measured 256 elements (d_qk + d_v) the exponentials, as many at any width, take as long as s elements of
-    the two products forward, and of the five backward as long as 2 s / 5: w' = 256 (w + s) / (256 + s).
-    width: w, elements; softmax_width: s, elements. Returns elements. Source: exponentials limit attention, Shah et al.,
-    arXiv:2407.08608, section 3.2, and together.ai/blog/flashattention-4.
+    Below the measured 256 elements (d_qk + d_v) the exponentials, as many at any width, take as long as the products of
+    s elements: w' = 256 (w + s) / (256 + s), with an s of each pass.
+    width: w, elements. Returns elements. Source: exponentials limit attention, Shah et al., arXiv:2407.08608, section
+    3.2, and together.ai/blog/flashattention-4; s from the accelerator's kernel table.
 
-    >>> measured_widths(256, 90), measured_widths(320, 90)
+    >>> from meshwright.specs.reading.examples import H100
+    >>> kernels = generation_constants(H100.kernels.attention, "newest")
+    >>> measured_widths(256, kernels), measured_widths(320, kernels)
     ((256.0, 256.0), (320.0, 320.0))
-    >>> [round(width / 256, 2) for width in measured_widths(128, 90)]
-    [0.63, 0.56]
+    >>> [round(width / 256, 2) for width in measured_widths(128, kernels)]
+    [0.7, 0.67]
     """
-    backward = softmax_width * FORWARD_PRODUCTS / BACKWARD_PRODUCTS
     if width >= MEASURED_WIDTH:
         return float(width), float(width)
-    forward, backward = (MEASURED_WIDTH * (width + s) / (MEASURED_WIDTH + s) for s in (softmax_width, backward))
+    both = kernels.softmax_width, kernels.softmax_width * kernels.softmax_backward
+    forward, backward = (MEASURED_WIDTH * (width + each) / (MEASURED_WIDTH + each) for each in both)
     return forward, backward
 
 
@@ -83,20 +129,16 @@ def padding_bytes(head_dim: int, value_head_dim: int, shard: Shard, accelerator:
     return elements * (constants.padding_bytes if padded else 0)
 
 
-def backward_over_forward(
-    head_dim: int, value_head_dim: int, softmax_width: float, measured: float, wide: float
-) -> float:
-    """Backward over forward time of fused attention: the measured ratio of head size 128, for other heads.
+def backward_over_forward(head_dim: int, constants: AttentionConstants) -> float:
+    """Backward over forward time of fused attention of as many products: that of head size 128, more above it.
 
-    head_dim, value_head_dim: d_qk and d_v, elements; softmax_width: of `measured_widths`; measured: at head size 128;
-    wide: of heads above 128 over what their FLOPs take. Returns a ratio. Source: `measured_widths`; the accelerator's
-    kernel table.
+    head_dim: d_qk, elements. Returns a ratio. Source: the accelerator's kernel table.
 
-    >>> backward_over_forward(128, 128, 90, measured=2.5, wide=1.2), backward_over_forward(192, 128, 90, 2.5, 1.2)
-    (2.5, 3.0)
+    >>> from meshwright.specs.reading.examples import H100
+    >>> [backward_over_forward(head_dim, H100.kernels.attention) for head_dim in (128, 192)]
+    [2.9, 3.625]
     """
-    forward, backward = measured_widths(head_dim + value_head_dim, softmax_width)
-    return measured * backward / forward * (wide if head_dim > MEASURED_WIDTH // 2 else 1)
+    return constants.backward_ratio * (constants.wide_backward if head_dim > MEASURED_WIDTH // 2 else 1)
 
 
 def fused_attention_time(
@@ -109,18 +151,20 @@ def fused_attention_time(
     peak_flops: float,
     parts: Ints = 1,
     launches: Ints = 1,
+    row_width: float = 0.0,
 ) -> Floats:
-    """Forward seconds of fused causal attention.
+    """Seconds of fused causal attention, forward.
 
-    t = l t0 + F / (eta peak) * (1 + s0 / s) * (1 + c n_sm / tiles), F = 2 b a w' pairs / r,
-    tiles = b a ceil(s / (128 r)); under a window s is the mean reach doubled, so that no window changes nothing; of l
-    kernels each sees an l-th of it. The rows of one sequence are dealt so that all r parts have the same work.
+    t = l t0 + 2 b a / (r eta peak) (w' pairs + max(w', w_row) l s0 s / 2) (1 + c n_sm / tiles): the products of the
+    pairs of `computed_pairs`, and what each of s rows takes beside, as much as s0 / 2 keys; tiles = b a ceil(s / (128
+    r)). Of l kernels each sees an l-th of the keys. The rows of one sequence are dealt so that all r parts have the
+    same work.
 
     batch: sequences, heads: per rank; scalar or array (n,); width: w' of `measured_widths`, elements; sequence, window:
     tokens; peak_flops: FLOP/s; parts: r, ranks that share the rows of a sequence; launches: l, kernels one after the
-    other, each with a part of the keys; counts, scalar or array (n,). Returns seconds.
-    Source: fitted to 24k measured kernels of head size 128 (aiconfigurator).
-    Published error: 4-7 % median, 14-19 % p90.
+    other, each with a part of the keys; counts, scalar or array (n,); row_width: w_row, elements. Returns seconds.
+    Source: fitted to 24k measured kernels of head size 128 (aiconfigurator); on Blackwell to kernels of training
+    (tests/data/attention_times.csv). Published error: 4-7 % median, 14-19 % p90; of kernels of training 2 and 4-6 %.
 
     >>> from meshwright.specs.reading.examples import H100
     >>> seconds = fused_attention_time(1, 32, 256, 8192, None, H100, H100.peak_flops["bf16"])
@@ -128,12 +172,11 @@ def fused_attention_time(
     (0.98, 562)
     """
     constants = accelerator.kernels.attention
-    pairs = attended_pairs(sequence, window)
-    flop = 2.0 * batch * heads * width * pairs / parts
-    short = 1 + constants.half_sequence * launches / (2 * pairs / sequence)
+    rows = max(width, row_width) * constants.half_sequence * launches * sequence / 2
+    flop = 2.0 * batch * heads * (width * computed_pairs(sequence, window) + rows) / parts
     tiles = batch * heads * ceiling(sequence / parts / QUERY_TILE)
     idle = 1 + constants.occupancy * accelerator.multiprocessors / tiles
-    return launches * constants.launch_s + flop / (constants.efficiency * peak_flops) * short * idle
+    return launches * constants.launch_s + flop / (constants.efficiency * peak_flops) * idle
 
 
 def eager_attention_time(

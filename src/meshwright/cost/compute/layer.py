@@ -12,6 +12,7 @@ from meshwright.cost.compute.attention import (
     computed_head,
     eager_attention_time,
     fused_attention_time,
+    generation_constants,
     measured_widths,
     padding_bytes,
 )
@@ -251,32 +252,35 @@ def _total(products: tuple[Gemm, ...]) -> Gemm:
 def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> tuple[Floats, Floats]:
     attention, accelerator, peak = kind.attention, inputs.cluster.accelerator, inputs.half_peak_flops
     sequence, batch = inputs.job.sequence_length, plan.micro_batch
-    generation = inputs.attention_generation
+    generation, widths = inputs.attention_generation, (attention.head_dim, attention.value_head_dim)
     if generation == "eager":
-        widths = attention.head_dim, attention.value_head_dim
         scores = inputs.runtime.elementwise_bytes.attention_scores
         whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak, scores)
         return whole[0] / plan.cp, whole[1] / plan.cp
     constants, factor = accelerator.kernels.attention, older_attention_slowdown(inputs)
-    softmax, older, multiple = constants.softmax_width, 1.0, constants.head_multiple
-    if generation != "newest":
-        older, softmax = constants.older[generation], constants.older_softmax_width
-        multiple = constants.older_head_multiple
-    factor = factor * older * sustained_attention_slowdown(inputs, older)
-    widths = computed_head(attention.head_dim, multiple), computed_head(attention.value_head_dim, multiple)
+    kernels = generation_constants(constants, generation)
+    factor = factor * kernels.slowdown * sustained_attention_slowdown(inputs, kernels.slowdown)
+    head, value_head = (computed_head(width, kernels.head_multiple) for width in widths)
     split = context_split(plan, inputs)
     gathers = plan.context_exchange == ContextExchange.ALL_GATHER
     in_pieces = inputs.runtime.communication.merges_context_pieces
-    kernels = split.ring if in_pieces else where(gathers, 1, split.ring)
-    heads, (width, _) = shard.heads / split.heads, measured_widths(sum(widths), softmax)
-    document = inputs.job.attended_length
-    shape, documents = (width, document, attention.window), batch * sequence / document
+    launches = split.ring if in_pieces else where(gathers, 1, split.ring)
+    heads, both_widths = shard.heads / split.heads, measured_widths(head + value_head, kernels)
+    document, window = inputs.job.attended_length, attention.window
+    documents = batch * sequence / document
     last: Floats = 1.0 if inputs.runtime.communication.balances_context else 2.0 - 1.0 / plan.cp
-    forward = last * factor * fused_attention_time(documents, heads, *shape, accelerator, peak, split.ring, kernels)
-    ratio = backward_over_forward(*widths, softmax, constants.backward_ratio, constants.wide_backward)
+
+    def seconds(width: float, row_width: float) -> Floats:
+        alone = fused_attention_time(
+            documents, heads, width, document, window, accelerator, peak, split.ring, launches, row_width
+        )
+        return last * factor * alone
+
+    forward = seconds(both_widths[0], kernels.row_width)
+    backward = seconds(both_widths[1], 0.0) * backward_over_forward(head, constants)
     padded = padding_bytes(attention.head_dim, attention.value_head_dim, shard, accelerator)
     padding = elementwise_time(padded, accelerator)
-    backward = ordered_backward(forward * ratio, plan, inputs, kind, shard) + padding
+    backward = ordered_backward(backward, plan, inputs, kind, shard) + padding
     time = forward + padding, backward
     return _quantised_attention(time, inputs, kind, shard) if inputs.quantises_attention else time
 

@@ -109,15 +109,17 @@ def sustained_slowdown(inputs: Inputs, number_format: NumberFormat, slower: floa
 def sustained_attention_slowdown(inputs: Inputs, older: float) -> float:
     """The same of attention, whose kernels draw less power by as much as they do fewer FLOP a second than products.
 
+    Its FLOP a second are those of the sequence that tokens attend to, 1 / (1 + s0 / s) of those without end.
     older: time of the runtime's generation of kernels over the table's. Returns a share. Source: `sustained` of the
     accelerator's kernel table.
 
     >>> from meshwright.specs.reading.examples import LLAMA
-    >>> sustained_attention_slowdown(LLAMA, 1.0)  # 0.76 of the FLOP/s of products are within 700 W
+    >>> sustained_attention_slowdown(LLAMA, 1.0)  # 0.7 of the FLOP/s of products are within 700 W
     1.0
     """
-    kernels = inputs.cluster.accelerator.kernels
-    rate = kernels.attention.efficiency / older / kernels.gemm.efficiency
+    kernels, sequence = inputs.cluster.accelerator.kernels, inputs.job.attended_length
+    reached = kernels.attention.efficiency / (1 + kernels.attention.half_sequence / sequence)
+    rate = reached / older / kernels.gemm.efficiency
     return _under_limit(inputs, "half", rate) or 1.0
 
 
