@@ -6,16 +6,7 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats, some, where
 from meshwright.cost.compute.adapters import adapter_traffic, beside_frozen
-from meshwright.cost.compute.attention import (
-    MEASURED_WIDTH,
-    backward_over_forward,
-    computed_head,
-    eager_attention_time,
-    fused_attention_time,
-    generation_constants,
-    measured_widths,
-    padding_bytes,
-)
+from meshwright.cost.compute.attention_core import attention_time
 from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, repeated_bytes, residual_sum_bytes
 from meshwright.cost.compute.experts import ExpertTime, expert_time
 from meshwright.cost.compute.filling import filled_bytes
@@ -27,13 +18,10 @@ from meshwright.cost.compute.linear import (
     projections,
     runtime_products,
 )
-from meshwright.cost.compute.ordered import ordered_backward
 from meshwright.cost.compute.parts import NO_KERNELS, NO_TIME, NONE, ExpertParts, Kernels, LayerParts, TimedKernels
 from meshwright.cost.compute.slowdown import (
     expert_slowdown,
-    older_attention_slowdown,
     slowdown,
-    sustained_attention_slowdown,
 )
 from meshwright.cost.compute.work import NO_WORK, Work
 from meshwright.cost.kept_products import kept_products
@@ -41,9 +29,8 @@ from meshwright.cost.repeated import Repeated, repeated_parts
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import Shard, layer_shard
 from meshwright.distinct import combined
-from meshwright.layout.groups import context_split
 from meshwright.layout.plans import Layout
-from meshwright.specs.choices import ContextExchange, Recompute
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
@@ -86,7 +73,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     shard = layer_shard(plan, inputs, kind)
     linears, experts = projections(inputs, kind, shard), expert_time(plan, inputs, kind)
     into, block, others = on_shapes(lambda shapes: _linear_times(shapes, inputs, kind), plan, *LINEAR_SHAPE)
-    around, inside, core = _total((*into, *others)), _total(block), _attention_time(plan, inputs, kind, shard)
+    around, inside, core = _total((*into, *others)), _total(block), attention_time(plan, inputs, kind, shard)
     traffic = moved_bytes(plan, inputs, kind, shard, linears)
     if inputs.freezes_weights:
         around, inside = beside_frozen(plan, (around, inside), inputs, kind, shard.tokens)
@@ -247,57 +234,3 @@ def _total_work(parts: LayerParts[TimedKernels]) -> Work:
 
 def _total(products: tuple[Gemm, ...]) -> Gemm:
     return combined(lambda *seconds: sum(seconds), NO_GEMM, *products)
-
-
-def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> tuple[Floats, Floats]:
-    attention, accelerator, peak = kind.attention, inputs.cluster.accelerator, inputs.half_peak_flops
-    sequence, batch = inputs.job.sequence_length, plan.micro_batch
-    generation, widths = inputs.attention_generation, (attention.head_dim, attention.value_head_dim)
-    if generation == "eager":
-        scores = inputs.runtime.elementwise_bytes.attention_scores
-        whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak, scores)
-        return whole[0] / plan.cp, whole[1] / plan.cp
-    constants, factor = accelerator.kernels.attention, older_attention_slowdown(inputs)
-    kernels = generation_constants(constants, generation)
-    factor = factor * kernels.slowdown * sustained_attention_slowdown(inputs, kernels.slowdown)
-    head, value_head = (computed_head(width, kernels.head_multiple) for width in widths)
-    split = context_split(plan, inputs)
-    gathers = plan.context_exchange == ContextExchange.ALL_GATHER
-    in_pieces = inputs.runtime.communication.merges_context_pieces
-    launches = split.ring if in_pieces else where(gathers, 1, split.ring)
-    heads, both_widths = shard.heads / split.heads, measured_widths(head + value_head, kernels)
-    document, window = inputs.job.attended_length, attention.window
-    documents = batch * sequence / document
-    last: Floats = 1.0 if inputs.runtime.communication.balances_context else 2.0 - 1.0 / plan.cp
-
-    def seconds(width: float, row_width: float) -> Floats:
-        alone = fused_attention_time(
-            documents, heads, width, document, window, accelerator, peak, split.ring, launches, row_width
-        )
-        return last * factor * alone
-
-    forward = seconds(both_widths[0], kernels.row_width)
-    backward = seconds(both_widths[1], 0.0) * backward_over_forward(head, constants)
-    padded = padding_bytes(attention.head_dim, attention.value_head_dim, shard, accelerator)
-    padding = elementwise_time(padded, accelerator)
-    backward = ordered_backward(backward, plan, inputs, kind, shard) + padding
-    time = forward + padding, backward
-    return _quantised_attention(time, inputs, kind, shard) if inputs.quantises_attention else time
-
-
-def _quantised_attention(
-    time: tuple[Floats, Floats], inputs: Inputs, kind: LayerKind, shard: Shard
-) -> tuple[Floats, Floats]:
-    """Seconds of both passes with 8-bit operands: what the accelerator's kernels gain, and what quantises queries, keys
-    and values forward and the output's gradient backward. time: of both passes in 2 bytes, seconds. Source: `quantised`
-    of the accelerator's kernel table; TransformerEngine, dot_product_attention (fp8_dpa).
-    """
-    accelerator, element = inputs.cluster.accelerator, inputs.quantise_bytes
-    recipe = inputs.recipe.attention or inputs.job.precision
-    measured = accelerator.kernels.attention.quantised.get(recipe)
-    read = (shard.query + shard.key + shard.value), shard.core
-    ahead = tuple(elementwise_time(element * shard.tokens * width, accelerator) for width in read)
-    if measured is None:
-        return time[0] + ahead[0], time[1] + ahead[1]
-    ratio = measured.wide if kind.attention.head_dim > MEASURED_WIDTH // 2 else measured.narrow
-    return time[0] * ratio.forward + ahead[0], time[1] * ratio.backward + ahead[1]
