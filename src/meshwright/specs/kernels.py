@@ -222,6 +222,8 @@ class Kernels(Spec):
     grouped: dict[NumberFormat, ProductCosts]
     """Of PyTorch's grouped products (one kernel for many experts), by the format of the operands, over those of the
     same tiles in a short benchmark; `half` at least, which stands for formats that were not measured."""
+    older_grouped: dict[NumberFormat, ProductCosts] = {}
+    """The same of PyTorch before 2.12, by format; one that is not there: as `grouped`."""
     skewed: ProductCosts
     """The same where experts get unequal numbers of tokens, over equal ones."""
     unaligned: tuple[UnalignedCosts, ...]

@@ -27,7 +27,7 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
     rows: of all groups together; outputs, features: of each; elements; groups: experts on the rank, n; scalar or
     array (n,). Returns seconds. Source: torch._grouped_mm and a loop of products measured on H100 and H200,
     general_grouped_gemm of Transformer Engine on B200 (MooreThreads/SimuMax@4dcaae51); tests/data/grouped_products.csv;
-    torch._grouped_mm on B200 (pytorch/ao, torchao/prototype/moe_training/README.md).
+    torch._grouped_mm on B200 (pytorch/ao, torchao/prototype/moe_training/README.md) and GB200 (NVIDIA-NeMo/Automodel).
     """
     accelerator, recipe = inputs.cluster.accelerator, inputs.recipe
     element, number_format = recipe.operand_bytes, recipe.number_format
@@ -51,7 +51,8 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
 
 def _over_plain(inputs: Inputs) -> ProductCosts:
     """What PyTorch's grouped products take over plain ones, in the number format of the job's recipe."""
-    measured, number_format = inputs.cluster.accelerator.kernels.grouped, inputs.recipe.number_format
+    kernels, number_format = inputs.cluster.accelerator.kernels, inputs.recipe.number_format
+    measured = kernels.grouped | (kernels.older_grouped if inputs.runtime.kernels.older_grouped_products else {})
     in_8_bits = measured.get("fp8") if number_format == "fp4" else None
     return measured.get(number_format) or in_8_bits or measured["half"]
 

@@ -91,6 +91,8 @@ class RuntimeKernels(Spec):
     """One kernel for all experts of a rank (torch._grouped_mm); one product after the other, whose weight gradients are
     added to the gradient buffer (GroupedLinear of Transformer Engine); or one kernel that also computes the activation
     and quantises what it puts out, with the same gradients (cuDNN's grouped products in Transformer Engine)."""
+    older_grouped_products: bool = False
+    """That one kernel is of PyTorch before 2.12."""
     expert_bias_kernels: PassCounts = PassCounts(forward=0, backward=0)
     """That add the output bias of one expert, where each has kernels of its own; none: one kernel adds all."""
     expert_quantising_kernels: PassCounts
