@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from commands import hangs_after
 from hints import leads_to_legal
 from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import RULES, check, faults, require_legal, rules_of
@@ -54,6 +55,23 @@ def test_the_largest_numbers_that_a_plan_can_hold_are_judged(given: Inputs, data
     counts = [name for name, kind in KINDS.items() if kind is int and name != "zero"]
     huge = data.draw(st.dictionaries(st.sampled_from(counts), st.sampled_from([MAX_COUNT, MAX_COUNT - 1]), min_size=1))
     assert faults(replace(Plan(), **huge), given)
+
+
+@pytest.mark.parametrize(
+    ("rule", "degrees"),
+    [
+        ("layers_fill_chunks", {"pp": MAX_COUNT, "dp": MAX_COUNT}),
+        ("replicas", {"dp": MAX_COUNT, "cp": MAX_COUNT, "dp_replicate": MAX_COUNT - 1}),
+        ("tokens_per_microbatch", {"cp": MAX_COUNT, "micro_batch": MAX_COUNT - 1}),
+        ("expert_shard_group", {"tp": MAX_COUNT, "cp": MAX_COUNT, "ep": MAX_COUNT - 1}),
+    ],
+)
+def test_products_of_the_largest_numbers_are_judged_in_no_time(rule: str, degrees: dict[str, int]) -> None:
+    """In seconds of processor time; one by one, the divisors of such a product take minutes."""
+    given = questions()["llama on h100"]
+    with hangs_after(5):
+        reason = RULES[rule].reason(Plan(**degrees), given)
+    assert str(MAX_COUNT) in reason
 
 
 @settings(max_examples=40)
@@ -185,9 +203,11 @@ def test_a_runtime_without_the_interleaved_schedule_refuses_it() -> None:
         require_legal(chunked, without)
 
 
-@given(st.integers(1, 5000))
-def test_divisors_are_all_of_them_in_order(number: int) -> None:
-    assert divisors(number) == [each for each in range(1, number + 1) if number % each == 0]
+@given(st.integers(1, 5000), st.integers(1, 10))
+def test_divisors_are_all_of_them_in_order(number: int, factor: int) -> None:
+    every = [each for each in range(1, number * factor + 1) if number * factor % each == 0]
+    assert divisors(number * factor) == every
+    assert divisors(number, factor) == every
 
 
 @given(st.integers(1, 100), st.lists(st.integers(1, 100), unique=True, max_size=8).map(sorted))

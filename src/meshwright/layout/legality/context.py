@@ -174,7 +174,7 @@ def tokens_per_microbatch(plan: Layout, job: Job) -> Ruling:
     plan, step, sequence = one(plan), int(multiple), job.sequence_length
     tokens, others = plan.micro_batch * sequence, step // plan.cp
     batches = multiples(step // math.gcd(step, sequence), plan.micro_batch)
-    degrees = [cp for cp in divisors(tokens) if tokens % (others * cp) == 0]
+    degrees = [cp for cp in divisors(plan.micro_batch, sequence) if tokens % (others * cp) == 0]
     split = f"tp {plan.tp} x 2 x cp {plan.cp}" if plan.sp else f"2 x cp {plan.cp}"
     yield (
         f"a micro-batch of {plan.micro_batch} x {sequence} = {tokens} tokens is not divisible by {split} = {step}; "

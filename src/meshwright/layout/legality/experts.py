@@ -109,7 +109,7 @@ def expert_shard_group(plan: Layout) -> Ruling:
     yield ranks % plan.ep == 0
     yield (
         f"ep {plan.ep} does not divide the dp {shards} of one sharding group x cp {plan.cp} x tp {plan.tp} = {ranks} "
-        f"ranks that it borrows from; {change('ep', plan.ep, divisors(int(ranks)))}"
+        f"ranks that it borrows from; {change('ep', plan.ep, divisors(int(shards), one(plan).cp, one(plan).tp))}"
     )
 
 

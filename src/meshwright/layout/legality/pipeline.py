@@ -82,7 +82,7 @@ def layers_fill_chunks(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     split = f"pp {plan.pp} x vpp {plan.vpp} = {chunks} chunks"
     if layers >= chunks:
         yield f"{layers} layers with the ends that count are not divisible by {split}; leave both out"
-    stages = max((each for each in divisors(plan.pp * plan.dp) if each * plan.vpp <= layers), default=0)
+    stages = max((each for each in divisors(plan.pp, plan.dp) if each * plan.vpp <= layers), default=0)
     fitting = [(axis, degree) for axis, degree in (("pp", stages), ("vpp", layers // plan.pp)) if degree]
     fitting = fitting or [(axis, 1) for axis, degree in (("pp", plan.pp), ("vpp", plan.vpp)) if degree > 1]
     hints = "; ".join(f"nearest {axis}: {degree}" for axis, degree in fitting)

@@ -34,7 +34,7 @@ def replicas(plan: Layout, runtime: Runtime) -> Ruling:
     yield (plan.dp_replicate == 1) | legal
     if not runtime.plans.hybrid_sharding:
         yield f"dp_replicate {plan.dp_replicate}: {runtime.id} has no hybrid sharding; nearest dp_replicate: 1"
-    near = change("dp_replicate", plan.dp_replicate, divisors(int(plan.dp * plan.cp)))
+    near = change("dp_replicate", plan.dp_replicate, divisors(one(plan).dp, one(plan).cp))
     yield f"dp {plan.dp} x cp {plan.cp} does not divide into dp_replicate {plan.dp_replicate} sharding groups; {near}"
 
 
