@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from meshwright.errors import Fault, InvalidSpec, UnknownName, any_of, quoted
@@ -111,6 +112,7 @@ def as_catalogued(runtime: Runtime, field: str) -> Runtime:
     return runtime.replace(replaced=kept, **{field: getattr(getattr(usual, SECTION_OF[field]), field)})
 
 
+@lru_cache(maxsize=1024)
 def position_of(runtime: Runtime, switch: str) -> str:
     """The position of a switch that the runtime is at in all that it sets; nothing where it is at none, or has no such.
 
