@@ -1,6 +1,7 @@
-"""Verify, with processes that are forked from one which has imported torch: imports take longer than most steps.
+"""Processes that train, forked from one which has imported torch and transformers: that takes longer than most steps.
 
-The processes are those of `verify` in all else; tests/pytorch/test_verify_command.py starts them as users do.
+They are those of `verify` in all else; tests/pytorch/test_verify_command.py starts them as users do, and for worlds of
+several tests/pytorch/test_real.py.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import multiprocessing
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver
 from subprocess import DEVNULL
 from threading import Lock
@@ -20,9 +23,12 @@ from meshwright.pytorch.fake_world import verify as planned
 from meshwright.pytorch.processes import process
 from meshwright.specs.inputs import Inputs
 
-__all__ = ["DEVNULL", "Popen", "verify"]
+__all__ = ["DEVNULL", "Popen", "forked", "verify"]
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["meshwright.pytorch.trainer.step"])
+CONTEXT.set_forkserver_preload(
+    [f"meshwright.pytorch.trainer.{name}" for name in ("step", "real", "huggingface")] + ["peft"]
+)
+"""Those that are installed."""
 ONE_AT_A_TIME = Lock()
 """Starting a process asks after all others, whose ends can be read once."""
 
@@ -65,7 +71,14 @@ def _train(question: str, answer: str, errors: str) -> None:
     trainer.main()
 
 
+@contextmanager
+def forked() -> Iterator[None]:
+    """Whatever starts processes that train forks them."""
+    with mock.patch.object(process, "subprocess", sys.modules[__name__]):
+        yield
+
+
 def verify(plan: Plan, inputs: Inputs, **options: Any) -> planned.Verification:
     """What `verify` answers."""
-    with mock.patch.object(process, "subprocess", sys.modules[__name__]):
+    with forked():
         return planned.verify(plan, inputs, **options)
