@@ -68,7 +68,12 @@ def read_back(
     script: str, written: list[LaunchFiles], folder: Path, path: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
     """What a framework's own objects make of the files."""
-    cases = []
+    return answered(script, cases_of(written, folder), folder, path)
+
+
+def cases_of(written: list[LaunchFiles], folder: Path) -> list[dict[str, Any]]:
+    """What a script is asked of files, which are written to a folder of each."""
+    cases: list[dict[str, Any]] = []
     for number, files in enumerate(written):
         launch = files.launch
         at = write_folder(files.files, folder / str(number))
@@ -76,7 +81,7 @@ def read_back(
         cases.append(
             {"folder": str(at), "ranks": launch.plan.num_gpus, "nodes": launch.nodes, "capability": capability}
         )
-    return answered(script, cases, folder, path)
+    return cases
 
 
 def answered(

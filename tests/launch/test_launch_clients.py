@@ -6,14 +6,14 @@ import re
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from launch_read_back import JOBS, agrees, answered, drawn, read_back, sharded
-from meshwright.answers.launch.files import launch_files
+from launch_read_back import JOBS, agrees, answered, cases_of, drawn, read_back, sharded
+from meshwright.answers.launch.files import LaunchFiles, launch_files
 from meshwright.launch.framework import Setting
 from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
@@ -39,20 +39,39 @@ PRECISIONS: dict[str, dict[str, Any]] = {
     "qwen3-8b": {"precision": "nvfp4"},
 }
 """What Megatron-Bridge is asked of a model beside fp16 and bf16; the last two on Blackwell alone."""
+ADAPTERS: dict[str, dict[str, Any]] = {
+    "llama-3.1-8b": {"lora_rank": 16},
+    "qwen3-8b": {"lora_rank": 32, "lora_modules": ("o_proj", "down_proj")},
+}
+"""The adapters that it is asked for beside models."""
+
+
+Read = tuple[list[LaunchFiles], list[dict[str, Any]]]
+"""Files, and what a framework's own objects make of them."""
+
+
+@pytest.fixture(scope="module")
+def read_by_deepspeed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Read]:
+    """By the table that they are written from; one process reads all, as it starts slowly."""
+    written = {
+        "deepspeed": drawn("deepspeed", MODELS, 6),
+        "megatron-deepspeed": drawn("megatron-deepspeed", ("llama-3.1-8b", "llama-2-13b", "mixtral-8x7b"), 10),
+    }
+    told = iter(read_back("objects_deepspeed.py", [*chain(*written.values())], tmp_path_factory.mktemp("deepspeed")))
+    return {name: (files, [next(told) for _ in files]) for name, files in written.items()}
 
 
 @pytest.mark.slow
 @pytest.mark.clients("deepspeed")
-def test_deepspeed_reads_what_was_planned(tmp_path: Path) -> None:
-    written = drawn("deepspeed", MODELS, 6)
-    agrees(written, read_back("objects_deepspeed.py", written, tmp_path))
+def test_deepspeed_reads_what_was_planned(read_by_deepspeed: dict[str, Read]) -> None:
+    agrees(*read_by_deepspeed["deepspeed"])
 
 
 @pytest.mark.slow
 @pytest.mark.clients("deepspeed")
-def test_deepspeed_reads_the_json_of_megatron_deepspeed_as_planned(tmp_path: Path) -> None:
-    written = drawn("megatron-deepspeed", ("llama-3.1-8b", "llama-2-13b", "mixtral-8x7b"), 10)
-    agrees(written, sharded(written, read_back("objects_deepspeed.py", written, tmp_path)))
+def test_deepspeed_reads_the_json_of_megatron_deepspeed_as_planned(read_by_deepspeed: dict[str, Read]) -> None:
+    written, told = read_by_deepspeed["megatron-deepspeed"]
+    agrees(written, sharded(written, told))
 
 
 @pytest.mark.slow
@@ -77,18 +96,25 @@ def test_megatron_reads_what_was_planned(tmp_path: Path) -> None:
     agrees(written, sharded(written, read_back("objects_megatron.py", written, tmp_path, (str(MEGATRON),))))
 
 
-@pytest.mark.slow
-@pytest.mark.clients("torch", "transformers")
-@pytest.mark.skipif(
-    not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
-    reason="Megatron-Bridge is not installed: make test-clients",
-)
-def test_megatron_bridge_makes_of_a_recipe_what_was_planned(tmp_path: Path) -> None:
-    jobs = JOBS | PRECISIONS
-    written = drawn("megatron-bridge", (*MODELS, "gpt2-xl", "deepseek-v3"), 4, jobs)
-    written += drawn("megatron-bridge", ("llama-3.1-70b", "qwen3-8b"), 4, jobs, ("1x8:b200", "4x8:b200"))
-    answers = read_back("objects_bridge.py", written, tmp_path, (str(BRIDGE), str(MEGATRON)))
-    agrees(written, sharded(written, answers))
+class ReadByBridge(NamedTuple):
+    """What Megatron-Bridge makes of recipes, of those with adapters, and of the fields that people are told."""
+
+    recipes: Read
+    adapters: Read
+    fields: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def read_by_bridge(tmp_path_factory: pytest.TempPathFactory) -> ReadByBridge:
+    """One process is asked all of it, as it starts slowly; each case has a child of its own."""
+    jobs, folders = JOBS | PRECISIONS, [tmp_path_factory.mktemp("bridge") for _ in range(2)]
+    recipes = drawn("megatron-bridge", (*MODELS, "gpt2-xl", "deepseek-v3"), 4, jobs)
+    recipes += drawn("megatron-bridge", ("llama-3.1-70b", "qwen3-8b"), 4, jobs, ("1x8:b200", "4x8:b200"))
+    adapters = drawn("megatron-bridge", (*ADAPTERS,), 10, ADAPTERS)
+    cases = [*cases_of(recipes, folders[0]), *cases_of(adapters, folders[1]), {"fields": sorted(_told_fields())}]
+    told = answered("objects_bridge.py", cases, folders[0], (str(BRIDGE), str(MEGATRON)))
+    first = len(recipes)
+    return ReadByBridge((recipes, told[:first]), (adapters, told[first:-1]), told[-1:])
 
 
 @pytest.mark.slow
@@ -97,10 +123,19 @@ def test_megatron_bridge_makes_of_a_recipe_what_was_planned(tmp_path: Path) -> N
     not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
     reason="Megatron-Bridge is not installed: make test-clients",
 )
-def test_megatron_bridge_makes_of_a_recipe_the_adapters_that_were_planned(tmp_path: Path) -> None:
-    jobs = {"llama-3.1-8b": {"lora_rank": 16}, "qwen3-8b": {"lora_rank": 32, "lora_modules": ("o_proj", "down_proj")}}
-    written = drawn("megatron-bridge", (*jobs,), 10, jobs)
-    answers = read_back("objects_bridge.py", written, tmp_path, (str(BRIDGE), str(MEGATRON)))
+def test_megatron_bridge_makes_of_a_recipe_what_was_planned(read_by_bridge: ReadByBridge) -> None:
+    written, told = read_by_bridge.recipes
+    agrees(written, sharded(written, told))
+
+
+@pytest.mark.slow
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.skipif(
+    not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
+    reason="Megatron-Bridge is not installed: make test-clients",
+)
+def test_megatron_bridge_makes_of_a_recipe_the_adapters_that_were_planned(read_by_bridge: ReadByBridge) -> None:
+    written, answers = read_by_bridge.adapters
     modules = {
         "llama-3.1-8b": ["LoRA", "linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"],
         "qwen3-8b": ["LoRA", "linear_proj", "linear_fc2"],
@@ -115,18 +150,20 @@ def test_megatron_bridge_makes_of_a_recipe_the_adapters_that_were_planned(tmp_pa
     not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
     reason="Megatron-Bridge is not installed: make test-clients",
 )
-def test_megatron_bridge_has_the_fields_that_people_are_told(tmp_path: Path) -> None:
+def test_megatron_bridge_has_the_fields_that_people_are_told(read_by_bridge: ReadByBridge) -> None:
+    assert len(_told_fields()) > 60
+    assert read_by_bridge.fields == [{"unknown": []}]
+
+
+def _told_fields() -> set[str]:
     table = launch_table("megatron-bridge")
     pairs = {pair for each in table.settings for pair in _pairs(each)}
-    fields = {
+    return {
         target.partition(" = ")[0]
         for key, value in pairs
         for target in (table.recipe_targets(key, value) if key.startswith("--") else (key,))
         if not target.isupper()
     }
-    case = {"fields": sorted(fields)}
-    assert len(fields) > 60
-    assert answered("objects_bridge.py", [case], tmp_path, (str(BRIDGE), str(MEGATRON))) == [{"unknown": []}]
 
 
 @pytest.mark.clients("torch", "transformers")

@@ -37,6 +37,14 @@ def _run(code: str, argument: Path, **variables: str) -> str:
     return done.stdout.splitlines()[-1] if done.stdout else ""
 
 
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with those of a small model."""
+    folder = tmp_path_factory.mktemp("weights")
+    _run(SAVE, folder)
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "checkpoints"),
@@ -45,13 +53,12 @@ def _run(code: str, argument: Path, **variables: str) -> str:
         pytest.param("accelerate", False, marks=pytest.mark.clients("accelerate", "transformers")),
     ],
 )
-def test_weights_that_are_loaded_are_trained_and_recomputed(name: str, checkpoints: bool, tmp_path: Path) -> None:
-    weights, written = tmp_path / "weights", tmp_path / "written"
-    written.mkdir()
-    _run(SAVE, weights)
+def test_weights_that_are_loaded_are_trained_and_recomputed(
+    name: str, checkpoints: bool, weights: Path, tmp_path: Path
+) -> None:
     inputs = question(read_model(str(weights)), "1x2:h100", name, sequence_length=64, global_batch=2)
     plan = Plan(dp=2, zero=1 if name == "deepspeed" else 3, recompute=Again.FULL)
     for file, text in launch_files(plan, inputs, name).files.items():
-        (written / file).write_text(text, "utf-8")
+        (tmp_path / file).write_text(text, "utf-8")
     needed = {"MODEL": str(weights), "DATA": "", "CHECKPOINTS": "", "STEPS": "1", "LEARNING_RATE": "1"}
-    assert _run(LOAD, written / "train.py", **needed) == f"True {checkpoints}"
+    assert _run(LOAD, tmp_path / "train.py", **needed) == f"True {checkpoints}"

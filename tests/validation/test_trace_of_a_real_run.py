@@ -19,16 +19,25 @@ SCRIPT = Path(__file__).parent / "traced_run.py"
 PLANS = {"ddp": Plan(dp=2, zero=0), "fsdp2": Plan(dp=2, zero=3)}
 
 
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the traces of each kind."""
+    folder = tmp_path_factory.mktemp("traces")
+    for kind in PLANS:
+        (folder / kind).mkdir()
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    subprocess.run([sys.executable, *start, str(SCRIPT), str(folder)], check=True, capture_output=True)
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.clients("torch")
 @pytest.mark.parametrize("kind", PLANS)
-def test_the_parts_of_a_step_on_the_host_are_found(kind: str, tmp_path: Path) -> None:
-    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    subprocess.run([sys.executable, *start, str(SCRIPT), kind, str(tmp_path)], check=True, capture_output=True)
+def test_the_parts_of_a_step_on_the_host_are_found(kind: str, traces: Path) -> None:
     inputs = question(llama_8b(), "1x2:h100", "torchtitan", global_batch=2)
     plan = PLANS[kind]
     for rank in range(2):
-        path = tmp_path / f"{rank}.json"
+        path = traces / kind / f"{rank}.json"
         spans = read_spans(path, plan, inputs)
         told = step_parts(spans, estimate_each([plan], inputs)[0], inputs)
         parts = {part.name: part for part in told.parts}

@@ -1,4 +1,6 @@
-"""Train a small model on this machine's processors, and write a trace of each rank. argv: ddp or fsdp2, a folder."""
+"""Train a small model on this machine's processors, and write a trace of each rank. argv: a folder, in which each
+of `KINDS` gets one.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.profiler import ProfilerActivity, profile, schedule
 
 LAYERS, WIDTH, HEADS, VOCABULARY = 3, 128, 4, 512
+KINDS = ("ddp", "fsdp2")
 
 
 class Layer(nn.Module):
@@ -36,10 +39,8 @@ class Layer(nn.Module):
         return changed
 
 
-def main(kind: str, folder: str) -> None:
+def train(kind: str, folder: str) -> None:
     """Three steps, the last two traced."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
     model: nn.Module = nn.Sequential(
         nn.Embedding(VOCABULARY, WIDTH), *(Layer() for _ in range(LAYERS)), nn.Linear(WIDTH, VOCABULARY, bias=False)
     )
@@ -64,8 +65,11 @@ def main(kind: str, folder: str) -> None:
             optimizer.step()
             optimizer.zero_grad()
             run.step()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    for each in KINDS:
+        train(each, f"{sys.argv[1]}/{each}")
+    dist.destroy_process_group()
