@@ -128,7 +128,13 @@ def _of_its_source(read: Row) -> tuple[Row, ...]:
     if of_dataset := _published().get(read["dataset"], ()):
         return of_dataset
     repository = _repository(read)
-    return tuple(each for each in _every_run() if repository and _repository(each) == repository)
+    return _of_repository(repository) if repository else ()
+
+
+@cache
+def _of_repository(name: str) -> tuple[Row, ...]:
+    """The project's runs whose source names it."""
+    return tuple(each for each in _every_run() if _repository(each) == name)
 
 
 def _repository(row: Row) -> str:
