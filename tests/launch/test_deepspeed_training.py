@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from objects import started
 
 from launch_configs import TINY_LLAMA
 from meshwright.answers.launch.files import launch_files
@@ -41,45 +42,64 @@ UNCOMPILED = {
 environment: messages through shared memory, and its Adam."""
 
 
-@pytest.mark.slow
-@pytest.mark.clients("deepspeed", "transformers", "peft")
-@pytest.mark.parametrize(
-    ("plan", "rank"),
-    [
-        (Plan(dp=2, zero=2, micro_batch=2, num_microbatches=2), 0),
-        (Plan(tp=2, micro_batch=2), 0),
-        (Plan(dp=2, zero=2, num_microbatches=2), 4),
-        (Plan(dp=2, zero=3, recompute=Recompute.FULL), 4),
-    ],
-    ids=["zero 2", "tp", "adapters, zero 2", "adapters, zero 3, full"],
-)
-def test_the_folder_trains(plan: Plan, rank: int, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(TINY_LLAMA))
-    (tmp_path / "tokens").write_bytes((5).to_bytes(4, "little") * 65 * 8)
+PLANS = {
+    "zero 2": (Plan(dp=2, zero=2, micro_batch=2, num_microbatches=2), 0),
+    "tp": (Plan(tp=2, micro_batch=2), 0),
+    "adapters, zero 2": (Plan(dp=2, zero=2, num_microbatches=2), 4),
+    "adapters, zero 3, full": (Plan(dp=2, zero=3, recompute=Recompute.FULL), 4),
+}
+"""With the rank of adapters."""
+
+
+def _written(plan: Plan, rank: int, folder: Path) -> Path:
+    """The folder with a model, tokens, and the files of a plan."""
+    (folder / "config.json").write_text(json.dumps(TINY_LLAMA))
+    (folder / "tokens").write_bytes((5).to_bytes(4, "little") * 65 * 8)
     batch = plan.dp * plan.micro_batch * plan.num_microbatches
     sizes = {"sequence_length": 64, "global_batch": batch, "lora_rank": rank, "precision": "bf16"}
-    inputs = question(read_model(str(tmp_path)), "1x2:h100", "deepspeed", **sizes)
+    inputs = question(read_model(str(folder)), "1x2:h100", "deepspeed", **sizes)
     files = launch_files(plan, inputs, "deepspeed").files
     for name, text in files.items():
-        (tmp_path / name).write_text(text, "utf-8")
+        (folder / name).write_text(text, "utf-8")
     script = files["train.py"]
     for compiled, other in UNCOMPILED.items():
         assert script.count(compiled) == 1
         script = script.replace(compiled, other)
-    (tmp_path / "train.py").write_text(script, "utf-8")
-    told = {"MODEL": str(tmp_path), "DATA": str(tmp_path / "tokens"), "CHECKPOINTS": str(tmp_path / "saved")}
-    told |= {"STEPS": str(STEPS), "LEARNING_RATE": "1e-3", "NUMA_BINDING": "", "DS_ACCELERATOR": "cpu"}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "train.sh"],
-        cwd=tmp_path,
-        env=os.environ | told | {"PATH": path, "OMP_NUM_THREADS": "1", "MASTER_PORT": "29517"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert f"step {STEPS} loss" in done.stdout, done.stderr[-2000:]
-    assert (tmp_path / "saved").is_dir()
+    (folder / "train.py").write_text(script, "utf-8")
+    return folder
+
+
+def _trained(command: list[str], folder: Path, **variables: str) -> str:
+    """What is printed by what trains one folder or several."""
+    told = {"STEPS": str(STEPS), "LEARNING_RATE": "1e-3", "NUMA_BINDING": "", "DS_ACCELERATOR": "cpu"}
+    told |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", **variables}
+    done = subprocess.run(command, cwd=folder, env=os.environ | told, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders with what their scripts printed: the first trained as users do it, the others in processes of one start,
+    with the arguments that their train.sh gives to torchrun's script.
+    """
+    folders = {name: _written(*case, tmp_path_factory.mktemp("trained")) for name, case in PLANS.items()}
+    first, *others = folders.values()
+    told = {"MODEL": str(first), "DATA": str(first / "tokens"), "CHECKPOINTS": str(first / "saved")}
+    (first / "printed").write_text(_trained(["bash", "train.sh"], first, MASTER_PORT="29517", **told))
+    for folder in others:
+        assert started(folder, "train.py", told | {"STEPS": "1", "LEARNING_RATE": "1"})[0] == []
+    start = ["torchrun", "--nproc-per-node", "2", "--master-port", "29530"]
+    _trained([*start, str(Path(__file__).parent / "trained_by_deepspeed.py"), *map(str, others)], first)
+    return folders
+
+
+@pytest.mark.slow
+@pytest.mark.clients("deepspeed", "transformers", "peft")
+@pytest.mark.parametrize("name", PLANS)
+def test_the_folder_trains(name: str, trained: dict[str, Path]) -> None:
+    assert f"step {STEPS} loss" in (trained[name] / "printed").read_text("utf-8")
+    assert (trained[name] / "saved").is_dir()
 
 
 @pytest.mark.slow
