@@ -70,6 +70,19 @@ def test_fp8_moments_are_cast_to_fp32_while_the_optimizer_works() -> None:
     assert not float(bf16.updating)
 
 
+@pytest.mark.parametrize(
+    ("runtime", "cast"),
+    [("megatron-bridge", 0), ("megatron-bridge@26.04", 0), ("megatron-bridge@26.02", 8), ("megatron-bridge@25.11", 8)],
+)
+def test_bf16_moments_were_cast_too_before_transformer_engine_2_13(runtime: str, cast: int) -> None:
+    """fuse_unscale of its FusedAdam is of 2.13; NeMo 26.02 has 2.12, and 26.04 2.14. fp32 moments never were."""
+    updating, fp32 = (
+        float(state_bytes(Plan(dp=8, zero=1), asked(runtime, name), PARAMETERS, layer=0, ends=0, ranks=8).updating)
+        for name in ("bf16", "fp32")
+    )
+    assert updating - fp32 == cast * PARAMETERS / 8
+
+
 @pytest.mark.parametrize(("runtime", "rate"), [("megatron-core", 5.17e9), ("deepspeed", 1.8e9)])
 def test_a_node_updates_what_all_its_ranks_own_and_copies_go_both_ways(runtime: str, rate: float) -> None:
     """4 bytes of a gradient there and 2 of a weight back at 55 GB/s, beside the same work on the device."""

@@ -57,6 +57,15 @@ def test_rows_without_a_key_stand_apart_even_under_one_id() -> None:
     assert _sizes(llama(), llama()) == [1, 1]
 
 
+def test_releases_that_treat_narrow_moments_otherwise_are_one_for_a_run_without_them() -> None:
+    """NeMo 26.02's optimizer casts bf16 moments, as that of 26.04 does not."""
+    old, new = ({"runtime": f"megatron-bridge@{release}"} for release in ("26.02", "26.04"))
+    alike = {"with": "dispatcher=fused"}
+    assert _sizes(_again(**old, **alike), _again(**new, **alike)) == [2]
+    narrow = {"with": "dispatcher=fused;moment_bytes=2"}
+    assert _sizes(_again(**old, **narrow), _again(**new, **narrow)) == [1, 1]
+
+
 def test_a_row_with_junk_in_it_spoils_no_other() -> None:
     rows = [_again(id="bad", step_time_s="-1"), _again(id="good"), _again(id="worse", memory_gib="abc")]
     score = score_of(outcomes_of(configurations(rows)))

@@ -45,8 +45,8 @@ class Storage(Spec):
     fused_update: bool
     """Full weights: one kernel updates a parameter, as AdamW(fused=True) does; else the update goes operator by
     operator over all that a rank owns (foreach, PyTorch's default), which takes one more moment meanwhile."""
-    casts_moments: bool
-    """Half weights: moments are narrow, and the update takes fp32 copies of them, all at once."""
+    casts_moments: tuple[Literal[1, 2], ...]
+    """Half weights: bytes of the moments of which the update takes fp32 copies, all at once."""
     offloaded: Literal["nothing", "states", "states_and_gradients", "everything"]
     """What stays in the host's memory, whose processors update it. Half weights: the optimizer's fp32 weights and
     moments; with these the gradients that ZeRO 2 and 3 divide, by way of one buffer of the largest weight on the
@@ -85,7 +85,7 @@ class Storage(Spec):
     @property
     def cast_moment_bytes(self) -> int:
         """Bytes per parameter of fp32 copies of moments that are alive while the optimizer works."""
-        return 2 * FP32_BYTES * self.casts_moments
+        return 2 * FP32_BYTES * (self.moment_bytes in self.casts_moments)
 
     @property
     def moments_bytes(self) -> float:

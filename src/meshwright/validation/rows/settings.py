@@ -139,8 +139,11 @@ def behaviours_of(row: Row) -> tuple[str, str]:
 
 @cache
 def _behaviours_of(*values: str, has_experts: bool) -> str:
+    runtime = _runtime_of(*values)
     unread = {} if has_experts else {"communication": {*FOR_EXPERTS}}
-    return _runtime_of(*values).model_dump_json(exclude={**dict.fromkeys(IDENTITY, True), **unread})
+    if not runtime.storage.cast_moment_bytes:
+        unread["storage"] = {"casts_moments"}  # of narrower moments than it has
+    return runtime.model_dump_json(exclude={**dict.fromkeys(IDENTITY, True), **unread})
 
 
 def _with_settings(runtime: Runtime, settings: Sequence[RunSetting]) -> Runtime:
