@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.cost.comms.experts import expert_exchanges
+from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.linear import linear_time
 from meshwright.cost.compute.slowdown import slowdown
@@ -49,6 +51,34 @@ def test_grouped_products_of_experts_run_again() -> None:
     inputs = question(mixture(), "1x8:h100", "torchtitan", sequence_length=4096, global_batch=8)
     layer = layer_time(PLAN, inputs, inputs.model.layer_kinds[0])
     assert 0.5 * layer.forward.gemm < layer.recompute.gemm < layer.forward.gemm
+
+
+@pytest.mark.parametrize(
+    ("runtime", "qk_norm", "again"),
+    [
+        ("torchtitan", "head", False),
+        ("torchtitan@0.2.2", "head", True),
+        ("torchtitan@0.2.2", "none", False),
+        ("megatron-core", "head", False),
+    ],
+)
+def test_rows_of_experts_are_exchanged_again_where_they_are_not_kept(runtime: str, qk_norm: str, again: bool) -> None:
+    """torchtitan 0.2.2's list of Qwen3 has no all_to_all_single, as those of its other models have; since pull request
+    2357 all have one list.
+    """
+    plain = question(mixture(), "1x8:h100", runtime, sequence_length=4096, global_batch=8)
+    kind = plain.model.layer_kinds[0]
+    kind = kind.replace(attention=kind.attention.replace(qk_norm=qk_norm))
+    inputs = plain.replace(model=plain.model.replace(layer_kinds=(kind,)))
+    plan = Plan(dp=8, ep=8, zero=3, recompute="selective")
+    exchanges = expert_exchanges(plan, inputs, kind, layer_time(plan, inputs, kind))
+    assert [float(each.times) for each in exchanges if each.phase == "recompute"] == [again]
+    if runtime == "megatron-core":
+        return
+    rows, hidden = float(expert_shard(plan, inputs, kind).rows), inputs.model.hidden_size
+    changed = inputs.replace(runtime=inputs.runtime.replace(repeats_exchanges=() if again else ("qk_norm", "sinks")))
+    saved = [float(layer_memory(plan, each, kind).saved) for each in (inputs, changed)]
+    assert abs(saved[0] - saved[1]) == (qk_norm != "none") * 2 * hidden * 2 * rows
 
 
 def test_attention_runs_again_where_its_output_is_not_kept() -> None:

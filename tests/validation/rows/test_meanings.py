@@ -323,6 +323,13 @@ def test_models_of_torchtitan_attend_as_their_flavours_did_then(model: str, said
     assert (kernels.modified_attention_kernel if sinks else kernels.attention_kernel) == kernel
 
 
+def test_torchtitan_may_compile_the_loss_alone() -> None:
+    said = {"runtime": "torchtitan@0.2.2", "compiled": "no", "source": "logs of 2025-10"}
+    for notes, loss in (("compile of the loss only", "compiled"), ('components = ["loss"]', "compiled"), ("", "eager")):
+        (row,) = as_known([_stranger(notes=notes, **said)])
+        assert runtime_of(row).kernels.cross_entropy == loss
+
+
 @pytest.mark.parametrize(
     ("said", "behaviour", "taken"),
     [

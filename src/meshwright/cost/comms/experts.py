@@ -38,10 +38,10 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     """Exchanges that bring tokens to their experts and back, in both directions; none for a dense layer.
 
     Dispatch and combine once forward and once backward, beside the opposite pass of another micro-batch where runtime
-    and plan overlap them (`overlaps_micro_batches`) and there is one (`unpaired_share`); recomputation of whole layers
-    or of the whole mixture repeats the forward ones. A dispatch carries `Inputs.dispatch_bytes` an element, a combine
-    2. Quantising is priced as ahead of the products, so that what a quantised dispatch saves there (T rows instead of
-    T k) is left out.
+    and plan overlap them (`overlaps_micro_batches`) and there is one (`unpaired_share`). Recomputation of whole layers
+    or of the whole mixture repeats the forward ones, and that by products where the runtime does (`repeats_exchanges`).
+    A dispatch carries `Inputs.dispatch_bytes` an element, a combine 2. Quantising is priced as ahead of the products,
+    so that what a quantised dispatch saves there (T rows instead of T k) is left out.
     plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds.
     Source: Megatron-LM, --overlap-moe-expert-parallel-comm; DeepSeek-V3, arXiv:2412.19437, section 3.3.3.
 
@@ -60,6 +60,8 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     of_width = {width: token_messages(plan, inputs, kind, tokens, width) for width in {*inputs.dispatch_bytes}}
     there, back = (of_width[width] for width in inputs.dispatch_bytes)
     again = (plan.recompute == Recompute.FULL) + repeated_parts(plan, kind).experts
+    if inputs.runtime.activations.exchanges_again(kind.attention):
+        again = again + (plan.recompute == Recompute.SELECTIVE)
     beside = Exchange(
         "ep",
         "forward",

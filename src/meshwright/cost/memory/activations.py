@@ -178,12 +178,15 @@ def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
 
 
 def _of_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
-    """Kept of routed experts, whose grouped products are computed again: what both exchanges bring, and the choices."""
+    """Kept of routed experts, whose grouped products are computed again: what both exchanges bring, unless the runtime
+    exchanges again, and the choices.
+    """
     if not kind.is_moe:
         return 0.0 * plan.tp
     experts, hidden, active = expert_shard(plan, inputs, kind), inputs.model.hidden_size, routed_experts(kind).active
+    keeps = not inputs.runtime.activations.exchanges_again(kind.attention)
     exchanged = where(plan.ep > 1, HALF_BYTES * hidden * (experts.rows + experts.tokens * active), 0.0)
-    return exchanged + CHOICE_BYTES * experts.tokens * active
+    return keeps * exchanged + CHOICE_BYTES * experts.tokens * active
 
 
 def _of_other_pieces(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:

@@ -60,7 +60,7 @@ def _parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> int:
         split_tensors(decoder, meshes.dense["tp"], runtime, sequence=plan.sp)
     for module in [each for each in decoder.modules() if isinstance(each, MixtureOfExperts)]:
         split_experts(module, plan, meshes)
-    recompute(decoder, plan, runtime)
+    recompute(decoder, plan, runtime, [kind.attention for kind in request.inputs.model.layer_kinds])
     sizes = {name: local(weight).numel() for name, weight in decoder.named_parameters()}
     if plan.zero > 1:
         shard(decoder, request, meshes)

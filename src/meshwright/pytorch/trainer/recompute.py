@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,26 +15,32 @@ from meshwright.pytorch.trainer.experts import Router
 from meshwright.pytorch.trainer.kernels import ATTEND
 from meshwright.pytorch.trainer.model import Decoder
 from meshwright.specs.choices import Recompute
+from meshwright.specs.model import Attention
 from meshwright.specs.runtime import Runtime
 
 PRODUCT = torch.ops.aten.mm.default
 BIASED = torch.ops.aten.addmm.default
+EXCHANGE = torch.ops._c10d_functional.all_to_all_single.default
 SAVED = {operator.default for operator in get_default_op_list().compute_intensive_ops} | {
     ATTEND,
     torch.ops.aten.topk.default,
     torch.ops._c10d_functional.reduce_scatter_tensor.default,
-    torch.ops._c10d_functional.all_to_all_single.default,
+    EXCHANGE,
 }
 
 
-def recompute(decoder: Decoder, plan: Plan, runtime: Runtime) -> None:
-    """Wrap the layers that the plan computes again in backward."""
+def recompute(decoder: Decoder, plan: Plan, runtime: Runtime, attentions: Iterable[Attention]) -> None:
+    """Wrap the layers that the plan computes again in backward. attentions: of the kinds of layers."""
     if plan.recompute == Recompute.NONE:
         return
     routers = [module for module in decoder.modules() if isinstance(module, Router)]
     gates = {torch.Size((router.gate.in_features, router.gate.out_features)) for router in routers}
     stops, selective = runtime.activations.checkpoint_stops_early, plan.recompute == Recompute.SELECTIVE
-    kept = {ATTEND: runtime.activations.keeps_attention_output, BIASED: runtime.activations.keeps_biased_products}
+    kept = {
+        ATTEND: runtime.activations.keeps_attention_output,
+        BIASED: runtime.activations.keeps_biased_products,
+        EXCHANGE: not any(map(runtime.activations.exchanges_again, attentions)),
+    }
     saved = SAVED - {operator for operator, keeps in kept.items() if not keeps}
     for index, layer in enumerate(decoder.layers):
         if selective and not runtime.activations.recomputes_by_product:

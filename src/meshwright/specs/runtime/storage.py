@@ -218,6 +218,9 @@ class Activations(Spec):
     keeps_biased_products: bool
     """Selective recomputation by products keeps every one that adds a bias, which is an operator of its own; else it
     computes them all again. Either way they are not among those of which every second one is."""
+    repeats_exchanges: tuple[Literal["qk_norm", "sinks"], ...] = ()
+    """Models of which selective recomputation by products exchanges the rows of experts again, by what their attention
+    has; of others it keeps what the exchanges bring."""
     checkpoint_stops_early: bool
     """Full recomputation leaves out the last product and reduction of a dense layer, which backward does not need."""
     recomputes_combine: bool
@@ -238,4 +241,12 @@ class Activations(Spec):
 
     def has_wide_table(self, attention: Attention) -> bool:
         """Whether the rotary table of such attention is wide."""
-        return any(getattr(attention, name) not in ("none", False) for name in self.wide_rotary_tables)
+        return _has(attention, self.wide_rotary_tables)
+
+    def exchanges_again(self, attention: Attention) -> bool:
+        """Whether selective recomputation exchanges the rows of experts again, in a layer of such attention."""
+        return self.recomputes_by_product and _has(attention, self.repeats_exchanges)
+
+
+def _has(attention: Attention, parts: tuple[Literal["qk_norm", "sinks"], ...]) -> bool:
+    return any(getattr(attention, name) not in ("none", False) for name in parts)
