@@ -11,6 +11,7 @@ from meshwright.cost.compute.linear import linear_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import with_behaviours
 from strategies import llama_8b, mixture, of_torchtitan_0_1, question
 
 PLAN = Plan(dp=8, zero=3, recompute="selective")
@@ -79,6 +80,28 @@ def test_rows_of_experts_are_exchanged_again_where_they_are_not_kept(runtime: st
     changed = inputs.replace(runtime=inputs.runtime.replace(repeats_exchanges=() if again else ("qk_norm", "sinks")))
     saved = [float(layer_memory(plan, each, kind).saved) for each in (inputs, changed)]
     assert abs(saved[0] - saved[1]) == (qk_norm != "none") * 2 * hidden * 2 * rows
+
+
+@pytest.mark.parametrize(
+    ("runtime", "compiled", "kept"),
+    [("torchtitan", "true", True), ("torchtitan@0.2.2", "false", True), ("torchtitan@0.2.2", "true", False)],
+)
+def test_no_product_is_kept_of_a_layer_of_experts_that_is_compiled_in_parts(
+    runtime: str, compiled: str, kept: bool
+) -> None:
+    """Counted with PyTorch 2.13 on a CPU: of attention compiled by itself in a checkpointed layer, the policy sees the
+    attention kernel and aten.mm.out.
+    """
+    asked = question(mixture(), "1x8:h100", runtime, sequence_length=4096, global_batch=8)
+    inputs = asked.replace(runtime=with_behaviours(asked.runtime, [f"compiled={compiled}"]))
+    (kind,) = inputs.model.layer_kinds
+    layer = layer_time(PLAN, inputs, kind)
+    around, again = layer.forward_parts.attention, layer.recompute_parts.attention
+    assert (float(again.work.gemm) < 0.99 * float(around.work.gemm)) == kept
+    assert again.work.attention == 0
+    visible = inputs.replace(runtime=inputs.runtime.replace(hides_products_beside_experts=False))
+    saved = [float(layer_memory(PLAN, each, kind).saved) for each in (visible, inputs)]
+    assert (saved[0] == saved[1]) == kept
 
 
 def test_attention_runs_again_where_its_output_is_not_kept() -> None:

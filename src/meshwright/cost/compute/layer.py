@@ -215,9 +215,9 @@ def _every_second_product(
     into, block, others = products
     again = not inputs.runtime.activations.keeps_attention_output
     around: list[Floats] = [each.forward for each in (*into, others[0])]
-    if kind.attention.latent is not None:
-        around = [0.0, 0.5 * sum(each.forward for each in (*into, *others))]
     inside = [each.forward for each in block]
+    if kind.attention.latent is not None:
+        around = 2 * [0.5 * sum(each.forward for each in (*into, *others))]
     kept = kept_products(inputs, kind, len(around) - 1, len(inside))
     repeated = [0.0 if keeps else seconds for seconds, keeps in zip((*around, *inside), kept, strict=True)]
     moved = forward.attention.moved_bytes - residual_sum_bytes(inputs, shard)

@@ -221,6 +221,9 @@ class Activations(Spec):
     repeats_exchanges: tuple[Literal["qk_norm", "sinks"], ...] = ()
     """Models of which selective recomputation by products exchanges the rows of experts again, by what their attention
     has; of others it keeps what the exchanges bring."""
+    hides_products_beside_experts: bool = False
+    """The parts of a layer of experts are compiled one by one, so that selective recomputation by products sees none of
+    its products and computes them all again."""
     checkpoint_stops_early: bool
     """Full recomputation leaves out the last product and reduction of a dense layer, which backward does not need."""
     recomputes_combine: bool
