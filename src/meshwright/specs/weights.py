@@ -103,6 +103,7 @@ def parameters_by_part(model: Model) -> dict[str, int]:
     return parts
 
 
+@lru_cache(maxsize=64)
 def parameter_count(model: Model) -> int:
     """All parameters; a tied head counts once."""
     return sum(count * weight.elements for count, weight in model_weights(model))

@@ -69,7 +69,7 @@ def _misnamed(inputs: Inputs) -> Iterator[Fault]:
         elif each.name not in RULES:
             known = ", ".join(name for name in RULES if name not in _ALWAYS)
             yield Fault(f"{where}.name", f"{quoted(each.name)} is no rule; known: {known}")
-        elif unknown := set(each.parameters) - RULES[each.name].known_parameters:
+        elif unknown := [name for name in each.parameters if name not in RULES[each.name].known_parameters]:
             parameters = ", ".join(sorted(RULES[each.name].known_parameters)) or "none"
             yield Fault(f"{where}.parameters", f"{quoted(min(unknown))} is no parameter; known: {parameters}")
     for name in inputs.runtime.checks:

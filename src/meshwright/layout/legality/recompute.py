@@ -32,6 +32,12 @@ def absent_modules(model: Model) -> RecomputeModules:
     return absent
 
 
+@lru_cache(maxsize=64)
+def _known_modules(names: tuple[str, ...]) -> RecomputeModules:
+    """What a runtime can recompute; names: as it has them."""
+    return modules_of(names) or RecomputeModules.CORE_ATTENTION
+
+
 def unscaled_modules(recipe: Precision) -> RecomputeModules:
     """The modules whose recomputation a recipe of scales does not survive."""
     return _NORMS_AND_ACTIVATIONS if recipe.scales_from_earlier_steps else NO_MODULES
@@ -51,9 +57,9 @@ def recompute(plan: Layout, runtime: Runtime) -> Ruling:
 @invariant
 def recompute_modules(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """What selective recomputation names, the runtime can recompute and the model has."""
-    known = modules_of(runtime.plans.recompute_modules) or RecomputeModules.CORE_ATTENTION
+    known = _known_modules(runtime.plans.recompute_modules)
     named = (plan.recompute_modules != 0) | (plan.recompute != Recompute.SELECTIVE)
-    yield named & _without(plan, ~known | absent_modules(model))
+    yield named & _without(plan, ~int(known) | int(absent_modules(model)))
     plan = one(plan)
     unknown, absent = plan.recompute_modules & ~known, plan.recompute_modules & absent_modules(model)
     if unknown or not plan.recompute_modules:
@@ -95,7 +101,7 @@ def recompute_modules_scaling(plan: Layout, recipe: Precision) -> Ruling:
     )
 
 
-def _without(plan: Layout, refused: RecomputeModules) -> Bools:
+def _without(plan: Layout, refused: int) -> Bools:
     return (plan.recompute != Recompute.SELECTIVE) | (plan.recompute_modules & int(refused) == 0)
 
 

@@ -23,7 +23,7 @@ PARTS = ("model", "cluster", "job", "runtime", "recipe")
 
 @dataclass(frozen=True)
 class Rule:
-    """A named rule. Its function takes the plan, then by name what it needs of the question and its parameters."""
+    """A named rule. Its function takes the plan, then what it names of the question, then its parameters by name."""
 
     function: Callable[..., Ruling]
     kind: Literal["invariant", "limit", "restriction"]
@@ -63,8 +63,8 @@ class Rule:
         return cast(str, next(ruling))
 
     def _ruling(self, plan: Layout, inputs: Inputs) -> Ruling:
-        parts = {name: inputs if name == "inputs" else getattr(inputs, name) for name in _parts(self.function)}
-        return self.function(plan, **parts, **self.parameters)
+        parts = [inputs if name == "inputs" else getattr(inputs, name) for name in _parts(self.function)]
+        return self.function(plan, *parts, **self.parameters)
 
 
 _NAMES = ("inputs", *PARTS)
@@ -78,7 +78,7 @@ def _asks(function: Callable[..., Ruling]) -> tuple[str, ...]:
 
 @cache
 def _parts(function: Callable[..., Ruling]) -> tuple[str, ...]:
-    """Those of them that the question has."""
+    """Those of them that the question has, which come first."""
     return tuple(name for name in _asks(function) if name in _NAMES)
 
 

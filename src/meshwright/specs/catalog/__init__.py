@@ -54,15 +54,22 @@ def written_table(name: str) -> dict[str, Any]:
 
 
 def resolve(kind: Kind, name: str) -> str:
-    """The id behind an id or alias, whatever its case and whether it is written with `-` or `_`."""
+    """The id behind an id or alias, whatever its case and whether it is written with `-` or `_`; raises `UnknownName`
+    with the nearest names.
+    """
+    if found := find(kind, name):
+        return found
+    aliases = {key_of(alias): id_ for id_ in _files(kind) for alias in _entry(kind, id_).get("aliases", ())}
+    raise UnknownName(kind.removesuffix("s"), name, _files(kind), aliases)
+
+
+def find(kind: Kind, name: str) -> str | None:
+    """The same id; None where there is none, for which no other entry is read."""
     key = key_of(name)
     if key in _files(kind):
         return key
-    for id_ in _files(kind):
-        if f'"{key}"' in key_of(_text(kind, id_)) and key in map(key_of, _entry(kind, id_).get("aliases", ())):
-            return id_
-    aliases = {key_of(alias): id_ for id_ in _files(kind) for alias in _entry(kind, id_).get("aliases", ())}
-    raise UnknownName(kind.removesuffix("s"), name, _files(kind), aliases)
+    mentioned = (id_ for id_ in _files(kind) if f'"{key}"' in _keys(kind, id_))
+    return next((id_ for id_ in mentioned if key in map(key_of, _entry(kind, id_).get("aliases", ()))), None)
 
 
 @cache
@@ -79,8 +86,13 @@ def _entry(kind: Kind, id_: str) -> dict[str, Any]:
 
 @cache
 def _text(kind: Kind, id_: str) -> str:
-    """An entry as it is written: only those that mention a name are parsed for it."""
     return _files(kind)[id_].read_text("utf-8")
+
+
+@cache
+def _keys(kind: Kind, id_: str) -> str:
+    """An entry as it is written, in the spelling of ids: only those that mention a name are parsed for it."""
+    return key_of(_text(kind, id_))
 
 
 def key_of(name: str) -> str:

@@ -89,14 +89,10 @@ def catalogue_model(row: Row) -> Model | None:
     `UnknownName` for an architecture that is neither a model nor a structure. A model of which the row has the first
     layers may end in their number: Llama-3.1-8B-L8.
     """
-    try:
-        name = row["architecture"] or row["model"].removesuffix(f"-L{row['layers']}")
-        return catalogued_model(catalog.resolve("models", name))
-    except UnknownName:
-        if row["architecture"]:
-            known = (*architectures(), *catalog.names("models"))
-            raise UnknownName("architecture", row["architecture"], known) from None
-        return None
+    found = catalog.find("models", row["architecture"] or row["model"].removesuffix(f"-L{row['layers']}"))
+    if row["architecture"] and not found:
+        raise UnknownName("architecture", row["architecture"], (*architectures(), *catalog.names("models")))
+    return catalogued_model(found) if found else None
 
 
 @cache

@@ -97,7 +97,7 @@ def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[Row]:
             raise InvalidInput(f"{str(path)!r} has more than {MOST_ROWS:,} rows: is it a table of runs? Split it")
         if None in record:
             raise InvalidInput(f"{str(path)!r}, line {reader.line_num}: there are more values than columns")
-        row = {column: _field(record.get(column) or "") for column in COLUMNS}
+        row = dict.fromkeys(COLUMNS, "") | {column: _field(text) for column, text in record.items() if text}
         yield row | {"id": row["id"] or f"row {count}", "dataset": row["dataset"] or path.stem}
 
 
@@ -125,18 +125,18 @@ def normalised(row: Row) -> Row:
         done[column] = _number(column, row[column], whole=True)
     for column in filter(row.__getitem__, FIGURES):
         done[column] = _number(column, row[column], whole=False)
-    for column, choices in CHOICES.items():
-        synonyms = SYNONYMS.get(column, {})
+    for column in filter(row.__getitem__, CHOICES):
+        choices, synonyms = CHOICES[column], SYNONYMS.get(column, {})
         done[column] = word = synonyms.get(row[column].lower(), row[column].lower())
-        if word and word not in choices:
+        if word not in choices:
             raise NotModelled(
                 f"{column} is {quoted(row[column])}; it must be one of {', '.join((*choices, *synonyms))}"
             )
-    for column, (yes, no) in SWITCHES.items():
-        word = row[column].lower()
-        if word not in ("", *TRUE, *FALSE):
+    for column in filter(row.__getitem__, SWITCHES):
+        (yes, no), word = SWITCHES[column], row[column].lower()
+        if word not in (*TRUE, *FALSE):
             raise NotModelled(f"{column} is {quoted(row[column])}; it must be {yes} or {no}")
-        done[column] = word and (yes if word in TRUE else no)
+        done[column] = yes if word in TRUE else no
     if done["memory_gib"] and not done["memory_kind"]:
         raise NotModelled(f"memory_gib needs a memory_kind, one of {', '.join(CHOICES['memory_kind'])}")
     return done if done["moe_experts"] != "0" else done | dict.fromkeys(("moe_experts", "moe_topk", "moe_ffn"), "")
