@@ -213,11 +213,14 @@ class Labelled(NamedTuple):
     each: Sequence[Cell | Likeness]
     spreads: Mapping[tuple[str, ...], FloatColumn]
     """By the labels of `COMMON`; each of shape (n,)."""
+    numbers: Mapping[str, IntColumn]
+    """By the names of `EFFECTS`, a number for the label of each, the same where labels are equal; shape (n,)."""
 
 
 def labelled(each: Sequence[Cell | Likeness], cells: Sequence[Cell]) -> Labelled:
     """Some of them; cells: whose runs tell how like ones spread."""
-    return Labelled(each, {levels: _spreads(cells, each, levels) for levels in set(COMMON.values())})
+    spreads = {levels: _spreads(cells, each, levels) for levels in set(COMMON.values())}
+    return Labelled(each, spreads, {name: _numbered(_label(one, name) for one in each) for name in EFFECTS})
 
 
 @lru_cache(maxsize=KEPT)
@@ -237,17 +240,18 @@ def common_effects(rows: Labelled, columns: Labelled, names: Sequence[str] = EFF
     """
     parts = []
     for name in names:
-        labels = _numbered(_label(each, name) for each in (*rows.each, *columns.each))
-        equal = labels[: len(rows.each), None] == labels[len(rows.each) :]
+        equal = rows.numbers[name][:, None] == columns.numbers[name]
         parts.append(equal * np.outer(rows.spreads[COMMON[name]], columns.spreads[COMMON[name]]))
     parts[names.index("source")] /= [each.weight if isinstance(each, Cell) else 1.0 for each in columns.each]
     return np.array(parts)
 
 
+_NUMBERS: dict[str, int] = {}
+"""By label, in the order in which they were first asked for: NumPy takes fifty times as long to compare texts."""
+
+
 def _numbered(labels: Iterable[str]) -> IntColumn:
-    """A number for each, the same where labels are equal: NumPy takes fifty times as long to compare texts."""
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(label, len(numbers)) for label in labels])
+    return np.array([_NUMBERS.setdefault(label, len(_NUMBERS)) for label in labels])
 
 
 def _label(each: Cell | Likeness, name: str) -> str:

@@ -65,7 +65,7 @@ class Configuration:
         figures = self.step_time_s or self.tokens_per_s_per_gpu or self.memory_gib
         return figures is not None or any(row["fits"] for row in self.rows)
 
-    @property
+    @cached_property
     def memory_kind(self) -> str:
         """What its memory counts; empty: no memory is printed."""
         kinds = [row["memory_kind"] for row in self.rows if self.fits and _measured(row, "memory_gib")]
