@@ -14,6 +14,7 @@ from math import ceil, sqrt
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 IntColumn: TypeAlias = NDArray[np.integer[Any]]
@@ -62,7 +63,7 @@ def filled(values: Floats, rows: int) -> FloatColumn:
     >>> filled(2.0, 3).tolist()
     [2.0, 2.0, 2.0]
     """
-    if isinstance(values, np.ndarray) and values.ndim:
+    if isinstance(values, ndarray) and values.ndim:
         return values
     column = np.empty(rows)
     column.fill(values)  # np.full takes three times as long for a few rows
@@ -89,7 +90,7 @@ def total(parts: Iterable[Amount]) -> Amount:
 
 def some(values: Numbers | Bools) -> bool:
     """Whether any of them is not 0."""
-    return bool(np.count_nonzero(values) if isinstance(values, np.ndarray) else values)
+    return bool(np.count_nonzero(values) if isinstance(values, ndarray) else values)
 
 
 def one_of(values: Ints, known: Iterable[int]) -> Bools:
@@ -107,7 +108,7 @@ def where(condition: Bools | Ints, chosen: First, other: Second) -> First | Seco
     >>> where(True, 2, 3), where(np.array([True, False]), 2, 3).tolist()
     (2, [2, 3])
     """
-    if isinstance(condition, np.ndarray):
+    if isinstance(condition, ndarray):
         return np.where(condition, chosen, other)
     return chosen if condition else other
 
@@ -118,7 +119,7 @@ def larger(first: First, second: Second) -> First | Second | NDArray[Any]:
     >>> larger(2, 3), larger(np.array([2, 4]), 3).tolist()
     (3, [3, 4])
     """
-    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+    if isinstance(first, ndarray) or isinstance(second, ndarray):
         columns: NDArray[Any] = np.maximum(first, second)
         return columns
     return first if first >= second else second  # type: ignore[operator]
@@ -130,7 +131,7 @@ def smaller(first: First, second: Second) -> First | Second | NDArray[Any]:
     >>> smaller(2, 3), smaller(np.array([2, 4]), 3).tolist()
     (2, [2, 3])
     """
-    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+    if isinstance(first, ndarray) or isinstance(second, ndarray):
         columns: NDArray[Any] = np.minimum(first, second)
         return columns
     return first if first <= second else second  # type: ignore[operator]
@@ -142,7 +143,7 @@ def root(values: Numbers) -> Floats:
     >>> root(4), root(np.array([4, 9])).tolist()
     (2.0, [2.0, 3.0])
     """
-    return np.sqrt(values) if isinstance(values, np.ndarray) else sqrt(values)
+    return np.sqrt(values) if isinstance(values, ndarray) else sqrt(values)
 
 
 def ceiling(values: Numbers) -> Floats:
@@ -151,7 +152,7 @@ def ceiling(values: Numbers) -> Floats:
     >>> ceiling(1.5), ceiling(np.array([1.5, 4])).tolist()
     (2.0, [2.0, 4.0])
     """
-    return np.ceil(values) if isinstance(values, np.ndarray) else float(ceil(values))
+    return np.ceil(values) if isinstance(values, ndarray) else float(ceil(values))
 
 
 def blocks(rows: int) -> Iterator[slice]:

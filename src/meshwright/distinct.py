@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy import ndarray
 
 from meshwright.arrays import Floats, IntColumn, Numbers, some
 
@@ -160,4 +161,4 @@ def _alike(form: Answer, parts: list[Any]) -> Answer:
 
 def spread(part: Part, index: IntColumn) -> Part:
     """The chosen rows of a column; a number, which is that of all rows, as it is."""
-    return part.take(index, axis=0) if isinstance(part, np.ndarray) and part.ndim else part  # type: ignore[return-value]
+    return part.take(index, axis=0) if isinstance(part, ndarray) and part.ndim else part  # type: ignore[return-value]

@@ -169,11 +169,10 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     shared = some(copies > 1)
 
     def seconds(*parts: Floats) -> Floats:
-        going = [pair for pair in zip(parts, times, strict=False) if some(pair[0])]
+        going = [spread(part, shape) * count for part, count in zip(parts, times, strict=False) if some(part)]
         if not going:
             return 0.0
-        whole = total(spread(part, shape) * count for part, count in going)
-        return whole * share if shared else whole
+        return total(going) * share if shared else total(going)
 
     each = combined(seconds, *pieces)
     return _Works(each, _Both.of(each), row)

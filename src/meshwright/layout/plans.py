@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -49,10 +50,10 @@ class Plans:
         """The columns of the given plans, in their order."""
         rows = list(plans)
         codes = _codes(((), *(row.chunk_layers for row in rows)))
-        values = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
-        values["chunk_layers"] = [codes[row.chunk_layers] for row in rows]
-        columns = np.array([*values.values()], dtype=np.int64)
-        return cls(**dict(zip(values, columns, strict=True)), chunkings=tuple(codes))
+        chunks = [codes[row.chunk_layers] for row in rows]
+        values = *zip(*map(_NUMBERS_OF, rows), strict=True), chunks
+        columns = np.array(values, dtype=np.int64).reshape(len(COLUMNS), len(rows))
+        return cls(**dict(zip((*_NUMBERS, "chunk_layers"), columns, strict=True)), chunkings=tuple(codes))
 
     @classmethod
     def filled(cls, columns: Mapping[str, IntColumn], chunkings: tuple[tuple[int, ...], ...] = ((),)) -> Self:
@@ -189,6 +190,8 @@ def regrouped(tables: Iterable[Plans], size: int) -> Iterator[Plans]:
 
 
 COLUMNS = tuple(KINDS)
+_NUMBERS = tuple(name for name in COLUMNS if name != "chunk_layers")
+_NUMBERS_OF = attrgetter(*_NUMBERS)
 _COUNTS = [name for name, kind in KINDS.items() if kind is int]
 _CHOICES = {name: kind for name, kind in KINDS.items() if kind not in (int, tuple)}
 _CODES = {**DEFAULTS, "chunk_layers": 0}

@@ -191,6 +191,8 @@ class Inputs(Spec):
 
     def adapters(self, kind: LayerKind) -> tuple[Adapter, ...]:
         """Those of one layer of a kind; none where all weights are trained."""
+        if not self.freezes_weights:
+            return ()
         joined = self.runtime.kernels.fused_adapters == "one"
         return layer_adapters(self.model, kind, self.job.lora_rank, self.job.lora_modules, joined)
 
