@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -65,10 +65,10 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None, rivals:
         raise stopped(tally.considered, tally.size)
     if not tally.legal:
         raise nothing_legal(inputs, tally.considered)
-    known = Plans.join([*candidates, *tally.leanest])
-    gaining = _gaining(known, inputs, times) if complete else Plans.of([])
-    kept = Plans.join([*candidates, gaining, *tally.leanest])
-    finalists = estimate_plans(kept, inputs, keep_all_stages=True, times=times)
+    finalists = _priced([*candidates, *tally.leanest], inputs, times)
+    gaining = _gaining(finalists, times) if complete else Plans.of([])
+    if len(gaining):
+        finalists = _priced([*candidates, gaining, *tally.leanest], inputs, times)
     first_gaining = sum(map(len, candidates))
     first_lean = first_gaining + len(gaining)
     lean = finalists.worst_memory.device[first_lean:]
@@ -95,6 +95,11 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None, rivals:
         size=tally.size,
         rivals=rivals,
     )
+
+
+def _priced(tables: Iterable[Plans], inputs: Inputs, times: ShapeTimes) -> Estimates:
+    """With all stages, as answers show them."""
+    return estimate_plans(Plans.join(tables), inputs, keep_all_stages=True, times=times)
 
 
 class _Chosen(NamedTuple):
@@ -226,12 +231,11 @@ def _resolvable(plans: Plans, ranked: IntColumn) -> list[IntColumn]:
     return [ranked[kind][:RESOLVED] for kind in kinds]
 
 
-def _gaining(candidates: Plans, inputs: Inputs, known: ShapeTimes) -> Plans:
+def _gaining(estimates: Estimates, known: ShapeTimes) -> Plans:
     """The first of the candidates, and of those with a published layout, fitting or not, with what their cost decides,
     where this gains.
     """
-    estimates = estimate_plans(candidates, inputs, times=known)
-    times = rank_time_s(estimates)
+    candidates, inputs, times = estimates.plans, estimates.inputs, rank_time_s(estimates)
     first = np.lexsort((times, estimates.verdict))
     published = first[has_published_layout(candidates, inputs)[first]]
     resolvable = [*_resolvable(candidates, first), *_resolvable(candidates, published)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from statistics import median
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -57,7 +58,7 @@ def errors_of(outcomes: Iterable[Outcome], quantity: Quantity) -> Errors | None:
     return Errors(
         n=len(errors),
         mape=float(size.mean()),
-        median_ape=float(np.median(size)),
+        median_ape=median(size.tolist()),
         bias=float(errors.mean()),
         p90=float(np.quantile(size, 0.9)),
         within_10=float((size <= 0.1).mean()),
