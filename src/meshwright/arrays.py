@@ -93,6 +93,15 @@ def some(values: Numbers | Bools) -> bool:
     return bool(np.count_nonzero(values) if isinstance(values, ndarray) else values)
 
 
+def negated(values: Bools) -> Bools:
+    """`np.logical_not`, which takes forty times as long for a single truth as Python.
+
+    >>> negated(True), negated(np.array([True, False])).tolist()
+    (False, [False, True])
+    """
+    return np.logical_not(values) if isinstance(values, ndarray) else not values
+
+
 def one_of(values: Ints, known: Iterable[int]) -> Bools:
     """Whether each is one of a few known numbers: `np.isin`, which takes longer for one than for a few comparisons.
 

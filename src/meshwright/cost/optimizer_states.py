@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from meshwright.arrays import Bools, Floats
+from meshwright.arrays import Bools, Floats, negated
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
@@ -28,9 +26,8 @@ def optimizer_bytes(plan: Layout, inputs: Inputs) -> Floats:
     >>> [int(optimizer_bytes(Plan(dp=8, zero=zero), bridge)) for zero in (0, 1, 2, 3)]
     [12, 10, 12, 12]
     """
-    kept_whole = np.logical_or(np.logical_not(_is_distributed(plan)), plan.zero > 1)
-    states: Floats = inputs.optimizer_bytes + HALF_BYTES * np.logical_and(inputs.keeps_remainders, kept_whole)
-    return states
+    kept_whole = negated(_is_distributed(plan)) | (plan.zero > 1)
+    return inputs.optimizer_bytes + HALF_BYTES * (inputs.keeps_remainders & kept_whole)
 
 
 def device_optimizer_bytes(plan: Layout, inputs: Inputs) -> Floats:
@@ -63,9 +60,7 @@ def casts_gradients(plan: Layout, inputs: Inputs) -> Bools:
     half = (
         storage.weights == "half" and inputs.gradient_bytes < FP32_BYTES and not inputs.runtime.storage.offloads_states
     )
-    takes_half: Bools = np.logical_and(inputs.keeps_remainders, _is_distributed(plan))
-    casts: Bools = np.logical_and(half, np.logical_not(takes_half))
-    return casts
+    return half & negated(inputs.keeps_remainders & _is_distributed(plan))
 
 
 def _is_distributed(plan: Layout) -> Bools:

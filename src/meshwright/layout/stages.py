@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn, structured
+from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn, negated, structured
 from meshwright.distinct import distinct_rows
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plans import Layout, Plans
@@ -220,7 +220,7 @@ def _pipeline(row: tuple[int, ...], chunkings: tuple[tuple[int, ...], ...]) -> P
 
 def ends_apart(plan: Layout) -> Bools:
     """Whether the embedding and the head are on different ranks; scalar or array (n,)."""
-    return (plan.pp > 1) & np.logical_not(v_shaped(plan.schedule))
+    return (plan.pp > 1) & negated(v_shaped(plan.schedule))
 
 
 @lru_cache(maxsize=2048)
