@@ -102,6 +102,15 @@ def negated(values: Bools) -> Bools:
     return np.logical_not(values) if isinstance(values, ndarray) else not values
 
 
+def multiplied(factor: Numbers, values: Second) -> Second:
+    """A product that a column is spared where its factor is 1.
+
+    >>> multiplied(1, 2.5), multiplied(np.array([2, 3]), 2.0).tolist()
+    (2.5, [4.0, 6.0])
+    """
+    return values if not isinstance(factor, ndarray) and factor == 1 else factor * values  # type: ignore[return-value]
+
+
 def one_of(values: Ints, known: Iterable[int]) -> Bools:
     """Whether each is one of a few known numbers: `np.isin`, which takes longer for one than for a few comparisons.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers, larger, smaller, some, total, where
+from meshwright.arrays import Floats, Numbers, larger, multiplied, smaller, some, total, where
 from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.group import Group, Priced, Traffic, axis_group, operation_traffic
 from meshwright.distinct import gathered
@@ -77,7 +77,9 @@ class Exchange(NamedTuple):
         else:
             exposed = larger(self.seconds - self.share * self.window, 0.0)
         waited = exposed if self.slack is None else larger(exposed - self.slack, 0.0)
-        return _often(self.times, waited + self.unpaired * (self.seconds - waited) if some(self.unpaired) else waited)
+        return multiplied(
+            self.times, waited + self.unpaired * (self.seconds - waited) if some(self.unpaired) else waited
+        )
 
 
 class Communicator(NamedTuple):
@@ -183,12 +185,7 @@ def total_seconds(messages: Iterable[Message]) -> Floats:
     >>> total_seconds([Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5, times=4)])
     2.0
     """
-    return total(_often(each.times, each.seconds) for each in messages)
-
-
-def _often(times: Numbers, seconds: Floats) -> Floats:
-    """A product that a column is spared where its factor is 1."""
-    return seconds if not isinstance(times, np.ndarray) and times == 1 else times * seconds
+    return total(multiplied(each.times, each.seconds) for each in messages)
 
 
 def joined(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, larger, smaller
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, larger, multiplied, smaller
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import GemmConstants, NumberFormat, TileConstants
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
@@ -58,16 +58,15 @@ def gemm_time(
     (1.45, 757)
     """
     constants = accelerator.kernels.products(number_format)
-    flop = 2.0 * m * n * k * groups
-    bytes_moved = (element_bytes * (1.0 * m * k + 1.0 * k * n) + HALF_BYTES * (1.0 * m * n)) * groups
+    bytes_moved = multiplied(groups, element_bytes * (m * k + k * n) + HALF_BYTES * (m * n))
     memory = bytes_moved / (constants.memory_efficiency * accelerator.memory_bandwidth)
     slower: Floats = 1.0 if sustained is None else sustained
     if constants.tile is None:
-        compute: Floats = flop / (constants.efficiency * peak_flops)
+        compute: Floats = 2.0 * m * n * k * groups / (constants.efficiency * peak_flops)
     else:
         compute = _tile_time(m, n, k, groups, accelerator, peak_flops, constants, constants.tile)
         if sustained is None:
-            slower = 1 + constants.tile.power_derate * np.tanh(flop / POWER_FLOP)
+            slower = 1 + constants.tile.power_derate * np.tanh(2.0 * m * n * k * groups / POWER_FLOP)
     compute = compute * larger(slower, unaligned)
     return constants.launch_s + (compute**4 + memory**4) ** 0.25
 
@@ -86,14 +85,14 @@ def _tile_time(
     axes = np.broadcast(m, n, k, groups).ndim
     bm, bn, wave, split, summed = _tile_columns(per_multiprocessor, constants.efficiency, tile.tile_size, axes)
     # Tiles of each multiprocessor, and waves of them with a soft last one.
-    tiles = groups * np.ceil(m / bm) * np.ceil(n / bn) / accelerator.multiprocessors
+    tiles = multiplied(groups, np.ceil(m / bm)) * np.ceil(n / bn) / accelerator.multiprocessors
     load = split[:, None] * tiles
     waves = tile.wave_quantisation * np.ceil(load) + (1 - tile.wave_quantisation) * np.maximum(load, 1.0)
     # Seconds of all waves of the best tile shape, (3, n); k0 more of k stands for the prologue of each tile.
     fastest = np.minimum.reduce(waves * wave, axis=1) * (k / split + tile.prologue_k)
     bandwidth = accelerator.memory_bandwidth * constants.memory_efficiency
     # Partial sums of split-K are written and read in fp32.
-    reduction = summed * (2 * FP32_BYTES * groups * m * n / bandwidth)
+    reduction = summed * (multiplied(groups, 2 * FP32_BYTES * m) * n / bandwidth)
     seconds: FloatColumn = np.minimum.reduce(fastest + reduction)
     return seconds
 

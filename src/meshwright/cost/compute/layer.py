@@ -94,7 +94,11 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     slower = slowdown(inputs)
     forward_time, backward_time, recompute_time = (
         _timed(parts, inputs, slower)
-        for parts in (forward, backward, _recomputed(plan, inputs, kind, shard, linears, (into, block, others), forward, experts))
+        for parts in (
+            forward,
+            backward,
+            _recomputed(plan, inputs, kind, shard, linears, (into, block, others), forward, experts),
+        )
     )
     columns = _total(into), _total(block[:-1])
     if inputs.freezes_weights:

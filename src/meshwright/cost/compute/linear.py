@@ -101,11 +101,13 @@ def products_time(
     >>> bool(time.forward == gemm_time(8192, 14336, 4096, H100, H100.peak_flops["bf16"]))
     True
     """
-    # Of the three sizes, and of the three products: shape (3, ...).
-    sizes, slower = np.empty((2, 3, *np.broadcast(*linear).shape))
-    for part in range(3):
-        sizes[part], slower[part] = linear[part], unaligned[part]
-    m, n, k = sizes[[0, 0, 1]], sizes[[1, 2, 2]], sizes[[2, 1, 0]]
+    (rows, outputs, features), shape = linear, np.broadcast(*linear).shape
+    # Of the three products: shape (3, ...).
+    m, n, k, slower = np.empty((4, 3, *shape))
+    m[0], m[1], m[2] = rows, rows, outputs
+    n[0], n[1], n[2] = outputs, features, features
+    k[0], k[1], k[2] = features, outputs, rows
+    slower[0], slower[1], slower[2] = unaligned
     kernels = accelerator, peak_flops, element_bytes, number_format, groups
     return Gemm(*parted(column(gemm_time(m, n, k, *kernels, sustained=sustained, unaligned=slower))))
 

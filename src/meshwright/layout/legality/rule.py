@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Literal, TypeAlias, cast
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias, cast
 
 from meshwright.arrays import Bools, Ints
 from meshwright.layout.plan import Plan
@@ -54,7 +55,8 @@ class Rule:
 
     def legal(self, plan: Layout, inputs: Inputs) -> Bools:
         """Whether a plan keeps it; scalar or array (n,)."""
-        return cast(Bools, next(self._ruling(plan, inputs)))
+        kept: Bools = next(self._ruling(plan, inputs))  # type: ignore[assignment]
+        return kept
 
     def reason(self, plan: Plan, inputs: Inputs) -> str:
         """The values, the rule and the nearest legal change, for a plan that breaks it."""
@@ -63,11 +65,12 @@ class Rule:
         return cast(str, next(ruling))
 
     def _ruling(self, plan: Layout, inputs: Inputs) -> Ruling:
-        parts = [inputs if name == "inputs" else getattr(inputs, name) for name in _parts(self.function)]
-        return self.function(plan, *parts, **self.parameters)
+        return self.function(plan, *[getter(inputs) for getter in _parts(self.function)], **self.parameters)
 
 
-_NAMES = ("inputs", *PARTS)
+_OF_INPUTS: dict[str, Callable[[Inputs], Any]] = {"inputs": lambda inputs: inputs} | {
+    name: attrgetter(name) for name in PARTS
+}
 
 
 @cache
@@ -77,9 +80,9 @@ def _asks(function: Callable[..., Ruling]) -> tuple[str, ...]:
 
 
 @cache
-def _parts(function: Callable[..., Ruling]) -> tuple[str, ...]:
-    """Those of them that the question has, which come first."""
-    return tuple(name for name in _asks(function) if name in _NAMES)
+def _parts(function: Callable[..., Ruling]) -> tuple[Callable[[Inputs], Any], ...]:
+    """What takes those of them from a question that it has, which come first."""
+    return tuple(_OF_INPUTS[name] for name in _asks(function) if name in _OF_INPUTS)
 
 
 def invariant(function: Callable[..., Ruling]) -> Rule:

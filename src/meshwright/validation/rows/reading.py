@@ -70,9 +70,10 @@ def read_case(row: Row) -> Case:
     cluster = cluster_of(row)
     if named:
         _require_possible_memory(row, cluster.accelerator)
-    inputs = Inputs(model=model, cluster=cluster, job=job, runtime=beside_adapters(runtime_of(row), job))
     # Benchmarks balance the routing by force, or train too briefly for it to become unequal.
-    inputs = inputs if row["routing"] == "natural" else inputs.with_even_routing()
+    if model.is_moe and row["routing"] != "natural":
+        job = job.replace(expert_imbalance=1.0)
+    inputs = Inputs(model=model, cluster=cluster, job=job, runtime=beside_adapters(runtime_of(row), job))
     plan, micro_batch = _plan_and_batch(row, inputs)
     taken = [*split_list(row["assumed"]), *released]
     assumed = (*blanks, *structure, *micro_batch, *taken, *_stand_in(row), *map(str, settings_of(row)))
