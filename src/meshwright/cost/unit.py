@@ -129,7 +129,7 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Sh
     1
     """
     if len(plans) == 1:
-        return Shapes(plans, pipelines.of_plan)
+        return distinct_shapes(plans, SHAPE)
     fields, distinct = shape_fields(inputs), pipelines.plans
     if "zero" in fields:
         least = 2 if gradient_sum_bytes(inputs) or inputs.freezes_weights else GATHERS

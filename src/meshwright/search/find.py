@@ -14,11 +14,11 @@ from meshwright.cost.memory.fit import EVEN, Verdict
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_each, estimate_plans, estimates_of
 from meshwright.distinct import distinct_rows, distinct_values
-from meshwright.layout.legality import check
+from meshwright.layout.legality import check, keeps_tp
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans, regrouped
 from meshwright.search.fits.fitting import Tally, fitting
-from meshwright.search.plan_space.space import parts, space, tables_of
+from meshwright.search.plan_space.space import Part, parts, space, tables_of
 from meshwright.search.published.layouts import has_published_layout
 from meshwright.search.ranking.rank import LEAST_GAIN, order, preference, rank_time_s
 from meshwright.search.ranking.rivals import Rivals
@@ -50,15 +50,23 @@ RESOLVED = 8
 """Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
 
 
-def find(inputs: Inputs, top: int = 5, progress: Progress | None = None, rivals: Rivals | None = None) -> SearchResult:
+def find(
+    inputs: Inputs,
+    top: int = 5,
+    progress: Progress | None = None,
+    rivals: Rivals | None = None,
+    *,
+    counted: bool = True,
+) -> SearchResult:
     """Consider every plan of the space, price the legal ones, rank those that fit.
 
-    top: how many of the best to keep; rivals: what gets those of the plans that fit. Raises `NotModelled` for a model
-    that is not planned yet, `IllegalPlan` when the runtime refuses every plan, `Stopped` where progress stops it before
-    a plan fits.
+    top: how many of the best to keep; rivals: what gets those of the plans that fit; counted: whether plans are
+    enumerated, and counted, that are illegal by their tp alone. Raises `NotModelled` for a model that is not planned
+    yet, `IllegalPlan` when the runtime refuses every plan, `Stopped` where progress stops it before a plan fits.
     """
     tally, times = Tally(rivals=rivals), ShapeTimes(inputs)
-    legal = regrouped(_legal(inputs, tally, progress), _rows(inputs))
+    known = [part for part in parts(inputs) if counted or keeps_tp(part.split.tp, inputs)]
+    legal = regrouped(_legal(known, inputs, tally, progress), _rows(inputs))
     candidates = [_candidates(fitting(plans, inputs, tally), top, tally, times) for plans in legal if len(plans)]
     complete = tally.considered == tally.size
     if not complete and not tally.fitting:
@@ -176,9 +184,8 @@ def _preferred(plans: Plans, inputs: Inputs) -> Plan:
     return plans[int(np.lexsort(preference(estimate_plans(plans, inputs)))[0])]
 
 
-def _legal(inputs: Inputs, tally: Tally, progress: Progress | None) -> Iterator[Plans]:
-    """The legal plans of every chunk; the others are counted."""
-    known = parts(inputs)
+def _legal(known: Sequence[Part], inputs: Inputs, tally: Tally, progress: Progress | None) -> Iterator[Plans]:
+    """The legal plans of every chunk of some parts of the space; the others are counted."""
     tally.size = sum(part.size for part in known)
     if not goes_on(progress, 0, tally.size):
         return

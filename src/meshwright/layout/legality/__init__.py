@@ -78,6 +78,15 @@ def _misnamed(inputs: Inputs) -> Iterator[Fault]:
             yield Fault(f"runtime.checks.{name}", what)
 
 
+_OF_TP = tensor.query_heads, tensor.kv_heads, tensor.ffn_size
+"""Rules for every plan that read nothing of it but its tp."""
+
+
+def keeps_tp(tp: int, inputs: Inputs) -> bool:
+    """Whether some plan with this tp may be legal: it keeps the rules that read nothing else of a plan."""
+    return all(rule.legal(Plan(tp=tp), inputs) for rule in _OF_TP)
+
+
 def check(plans: Plans, inputs: Inputs) -> Legality:
     """Hold every plan against every rule of the runtime."""
     broken, refused = np.zeros(len(plans), dtype=np.int8), {}

@@ -29,9 +29,9 @@ class Limit:
     estimate: Estimate
 
 
-def whole_answer(inputs: Inputs, progress: Progress | None) -> SearchResult:
-    """The answer of a whole search; raises `Stopped` where it is stopped."""
-    answer = find(inputs, top=1, progress=progress)
+def whole_answer(inputs: Inputs, progress: Progress | None, *, counted: bool = True) -> SearchResult:
+    """The answer of a whole search; raises `Stopped` where it is stopped. counted: as of `find`."""
+    answer = find(inputs, top=1, progress=progress, counted=counted)
     if not answer.complete:
         raise Stopped("the search is not complete")
     return answer
@@ -68,7 +68,9 @@ def fewest_nodes(
     def priced(nodes: int) -> Limit | None:
         try:
             there = inputs.replace(cluster=with_nodes(inputs.cluster, nodes)) if nodes != asked else inputs
-            limit = safe_limit(whole_answer(there, progress)) if _least_step_s(there) <= within_s else None
+            limit = (
+                safe_limit(whole_answer(there, progress, counted=False)) if _least_step_s(there) <= within_s else None
+            )
         except InvalidInput:
             return None
         return limit if limit and seconds(limit) <= within_s else None

@@ -198,7 +198,7 @@ def _at_length(inputs: Inputs, length: int, progress: Progress | None) -> Limit 
             break
         try:
             job = inputs.job.replace(sequence_length=length, global_batch=batch)
-            answer = whole_answer(inputs.replace(job=job), progress)
+            answer = whole_answer(inputs.replace(job=job), progress, counted=False)
         except InvalidInput:
             continue
         legal = True

@@ -282,7 +282,7 @@ def _answers(kind: Kind, questions: Iterable[Question], progress: Progress | Non
         if not states_fit(inputs):
             continue
         try:
-            best = whole_answer(inputs, progress).best
+            best = whole_answer(inputs, progress, counted=False).best
         except InvalidInput:
             continue
         if best and best[0].verdict == Verdict.SAFE:
