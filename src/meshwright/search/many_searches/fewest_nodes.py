@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.flops import model_flops_per_step
@@ -54,6 +55,7 @@ def fewest_nodes(
     first: int = 1,
     progress: Progress | None = None,
     seconds: Callable[[Limit], float] = step_time_s,
+    at: Callable[[int], Limit | None] | None = None,
 ) -> Limit | None:
     """The fewest nodes, from `first` on, whose best plan is safe and makes a step in time.
 
@@ -61,22 +63,18 @@ def fewest_nodes(
     doublings, bisection, at last one by one, among them the numbers of which the ranks share most with the global
     batch, which stays: data parallelism takes no others. Which numbers are legal follows no order, so that fewer
     between two that were tried may now and then do as well; one node fewer does not.
-    within_s: seconds that a step may take; progress: told as by `find`; seconds: what a step takes. Returns None where
-    32 times the asked nodes are too few, and all that was tried before.
+    within_s: seconds that a step may take; progress: told as by `find`; seconds: what a step takes; at: `safe_at` of a
+    number of nodes, for those who ask for more of them; None: that alone. Returns None where 32 times the asked nodes
+    are too few, and all that was tried before.
     """
 
+    known = at or partial(safe_at, inputs, progress=progress)
+
     def priced(nodes: int) -> Limit | None:
-        try:
-            there = inputs.replace(cluster=with_nodes(inputs.cluster, nodes)) if nodes != asked else inputs
-            limit = (
-                safe_limit(whole_answer(there, progress, counted=False)) if _least_step_s(there) <= within_s else None
-            )
-        except InvalidInput:
-            return None
+        limit = known(nodes) if _least_step_s(inputs, nodes) <= within_s else None
         return limit if limit and seconds(limit) <= within_s else None
 
-    asked = inputs.cluster.num_nodes
-    enough = least_nodes(inputs, MOST_TIMES_THE_NODES * asked)
+    enough = least_nodes(inputs, MOST_TIMES_THE_NODES * inputs.cluster.num_nodes)
     if enough is None:
         return None
     first = max(first, enough)
@@ -92,11 +90,21 @@ def fewest_nodes(
     return next(filter(None, map(priced, range(low + 1, high))), fewest) if fewest else None
 
 
-def _least_step_s(inputs: Inputs) -> float:
-    """Seconds of a step at the dense peak, which no plan undercuts; 0 where experts leave out tokens."""
+def safe_at(inputs: Inputs, nodes: int, progress: Progress | None = None) -> Limit | None:
+    """The fastest plan that fits safely on so many nodes; None where there is none. progress: told as by `find`."""
+    try:
+        asked = nodes == inputs.cluster.num_nodes
+        there = inputs if asked else inputs.replace(cluster=with_nodes(inputs.cluster, nodes))
+        return safe_limit(whole_answer(there, progress, counted=False))
+    except InvalidInput:
+        return None
+
+
+def _least_step_s(inputs: Inputs, nodes: int) -> float:
+    """Seconds of a step on so many nodes at the dense peak, which no plan undercuts; 0 where experts leave out tokens."""
     if inputs.expert_capacity is not None:
         return 0.0
-    return float(model_flops_per_step(inputs)) / (inputs.peak_flops * inputs.cluster.num_gpus)
+    return float(model_flops_per_step(inputs)) / (inputs.peak_flops * (nodes * inputs.cluster.gpus_per_node))
 
 
 def _more(inputs: Inputs, first: int) -> Iterator[int]:

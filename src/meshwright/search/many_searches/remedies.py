@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache, partial
 from itertools import chain, islice
 from typing import Any
 
@@ -15,7 +16,7 @@ from meshwright.errors import InvalidInput
 from meshwright.layout.legality.rule import divisors
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.fits.least_states import states_fit
-from meshwright.search.many_searches.fewest_nodes import fewest_nodes, whole_answer
+from meshwright.search.many_searches.fewest_nodes import fewest_nodes, safe_at, whole_answer
 from meshwright.search.published.runs import unpublished
 from meshwright.specs.adapters import ATTENTION, runtimes_with_adapters
 from meshwright.specs.behaviours import LIGER, beside_adapters, position_of, with_behaviours
@@ -24,7 +25,7 @@ from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.runtime import Runtime, read_runtime
-from meshwright.specs.scale import with_full_node, with_gpus, with_nodes
+from meshwright.specs.scale import with_full_node, with_gpus
 from meshwright.specs.switches import narrower_states
 
 SEQUENCE_DIVISORS = (2, 4, 8, 16)
@@ -251,12 +252,11 @@ def _within_a_node(inputs: Inputs, full: Cluster, progress: Progress | None) -> 
 
 def _whole_nodes(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     """The fewest nodes, as `limits` finds them, and the next numbers one by one."""
-    if fewest := fewest_nodes(inputs, progress=progress):
-        yield Remedy(Kind.MORE_ACCELERATORS, fewest.inputs, fewest.estimate)
-        first = fewest.inputs.cluster.num_nodes + 1
-        clusters = (with_nodes(inputs.cluster, nodes) for nodes in range(first, first + MOST_STEPS))
-        questions = (((), inputs.replace(cluster=cluster)) for cluster in clusters)
-        yield from _answers(Kind.MORE_ACCELERATORS, questions, progress)
+    at = cache(partial(safe_at, inputs, progress=progress))
+    if fewest := fewest_nodes(inputs, at=at):
+        first = fewest.inputs.cluster.num_nodes
+        for limit in filter(None, map(at, range(first, first + 1 + MOST_STEPS))):
+            yield Remedy(Kind.MORE_ACCELERATORS, limit.inputs, limit.estimate)
 
 
 def _enough(found: Iterable[Remedy]) -> Iterator[Remedy]:
