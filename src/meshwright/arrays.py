@@ -102,13 +102,13 @@ def negated(values: Bools) -> Bools:
     return np.logical_not(values) if isinstance(values, ndarray) else not values
 
 
-def multiplied(factor: Numbers, values: Second) -> Second:
+def multiplied(factor: Numbers, values: Floats) -> Floats:
     """A product that a column is spared where its factor is 1.
 
     >>> multiplied(1, 2.5), multiplied(np.array([2, 3]), 2.0).tolist()
     (2.5, [4.0, 6.0])
     """
-    return values if not isinstance(factor, ndarray) and factor == 1 else factor * values  # type: ignore[return-value]
+    return values if not isinstance(factor, ndarray) and factor == 1 else factor * values
 
 
 def one_of(values: Ints, known: Iterable[int]) -> Bools:

@@ -92,7 +92,7 @@ def _tile_time(
     fastest = np.minimum.reduce(waves * wave, axis=1) * (k / split + tile.prologue_k)
     bandwidth = accelerator.memory_bandwidth * constants.memory_efficiency
     # Partial sums of split-K are written and read in fp32.
-    reduction = summed * (multiplied(groups, 2 * FP32_BYTES * m) * n / bandwidth)
+    reduction = summed * (multiplied(groups, 2.0 * FP32_BYTES * m) * n / bandwidth)
     seconds: FloatColumn = np.minimum.reduce(fastest + reduction)
     return seconds
 

@@ -209,7 +209,7 @@ def fit_probability(limits: Bounds, visible: float) -> FloatColumn:
     [0.1, 0.5, 0.9, 0.99]
     """
     side = where(visible > limits.expected, limits.most, limits.least)
-    deviations = (visible - limits.expected) / abs(side - limits.expected) * normal_deviate(NINE_OF_TEN)
+    deviations = (visible - limits.expected) / np.abs(side - limits.expected) * normal_deviate(NINE_OF_TEN)
     return np.asarray(np.interp(deviations, DEVIATIONS, SHARES))
 
 

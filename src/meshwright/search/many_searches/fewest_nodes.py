@@ -101,7 +101,7 @@ def safe_at(inputs: Inputs, nodes: int, progress: Progress | None = None) -> Lim
 
 
 def _least_step_s(inputs: Inputs, nodes: int) -> float:
-    """Seconds of a step on so many nodes at the dense peak, which no plan undercuts; 0 where experts leave out tokens."""
+    """Seconds of a step at the dense peak of so many nodes, which no plan undercuts; 0 where experts drop tokens."""
     if inputs.expert_capacity is not None:
         return 0.0
     return float(model_flops_per_step(inputs)) / (inputs.peak_flops * (nodes * inputs.cluster.gpus_per_node))

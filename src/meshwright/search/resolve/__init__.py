@@ -47,8 +47,8 @@ def resolved(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = N
     tried = [[plan, stages, *chunks] for plan, stages, chunks in others]
     table, of = Plans.of(plan for row in tried for plan in row), np.repeat(np.arange(len(tried)), [*map(len, tried)])
     split = _best_of(table, of, inputs, times)
-    recomputed, of = recomputations(split.plans, inputs)
-    return _best_of(recomputed, of, inputs, times) if len(recomputed) > len(plans) else split
+    recomputed, own = recomputations(split.plans, inputs)
+    return _best_of(recomputed, own, inputs, times) if len(recomputed) > len(plans) else split
 
 
 def _best_of(plans: Plans, of: IntColumn, inputs: Inputs, times: ShapeTimes | None) -> Resolved:
