@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from commands import hangs_after
 from hints import leads_to_legal
 from meshwright.errors import IllegalPlan
-from meshwright.layout.legality import RULES, check, faults, require_legal, rules_of
+from meshwright.layout.legality import RULES, check, faults, keeps_tp, require_legal, rules_of
 from meshwright.layout.legality.rule import divisors, nearest
 from meshwright.layout.plan import KINDS, MAX_COUNT, Plan
 from meshwright.layout.plans import Plans
@@ -38,6 +38,13 @@ def test_tables_and_single_plans_are_judged_alike(name: str) -> None:
     for rule in rules_of(given):
         alone = [bool(rule.legal(plans[row], given)) for row in range(0, len(plans), 97)]
         assert alone == np.broadcast_to(rule.legal(plans, given), len(plans))[::97].tolist()
+
+
+@settings(max_examples=40)
+@given(ruled(), st.lists(any_plans(), min_size=1, max_size=20))
+def test_no_plan_is_legal_whose_tp_is_refused_alone(given: Inputs, rows: list[Plan]) -> None:
+    refused = [plan for plan in rows if not keeps_tp(plan.tp, given)]
+    assert all(faults(plan, given) for plan in refused)
 
 
 @settings(max_examples=40)

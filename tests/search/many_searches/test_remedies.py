@@ -14,6 +14,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.search.find import SearchResult, find
 from meshwright.search.fits.least_states import divides_states, least_nodes, whole_states
+from meshwright.search.many_searches import fewest_nodes as fewest_nodes_module
 from meshwright.search.many_searches.fewest_nodes import fewest_nodes
 from meshwright.search.many_searches.remedies import Kind, Remedy, remedies
 from meshwright.search.plan_space.constrained import satisfies
@@ -124,6 +125,14 @@ def test_more_nodes_begin_where_limits_do_and_each_is_faster(name: str) -> None:
     assert counts == sorted(set(counts))
     assert times == sorted(set(times), reverse=True)
     assert any(not unpublished(each.estimate.plan, each.inputs) for each in found)
+
+
+def test_no_question_is_searched_twice() -> None:
+    given = result("llama 70b")
+    with mock.patch.object(fewest_nodes_module, "find", wraps=find) as searched:
+        remedies(given)
+    questions = [call.args[0] for call in searched.call_args_list]
+    assert len(questions) == len(set(questions)) > 1
 
 
 @pytest.mark.parametrize("name", ["llama 70b", "tp 8"])
