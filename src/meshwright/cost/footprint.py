@@ -15,8 +15,8 @@ from meshwright.cost.memory.stage import StageMemory, stage_memory, stage_steps
 from meshwright.cost.memory.stage_parameters import StageParameters, stage_parameters
 from meshwright.cost.memory.timeline import MemoryEvent
 from meshwright.cost.runs import Runs
-from meshwright.cost.shapes import Pipelines, Shapes, pipelines_of
-from meshwright.cost.unit import micro_batch_shapes
+from meshwright.cost.shapes import Pipelines, Shapes, distinct_shapes, pipelines_of
+from meshwright.cost.unit import SHAPE, micro_batch_shapes
 from meshwright.distinct import distinct_rows, gathered
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -47,7 +47,8 @@ class Footprints:
     @classmethod
     def of(cls, plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> Self:
         """What plans hold whose stages are given, with the layers of multi-token prediction among them."""
-        shapes = micro_batch_shapes(plans, inputs, pipelines)
+        alone = len(plans) == 1
+        shapes = distinct_shapes(plans, SHAPE) if alone else micro_batch_shapes(plans, inputs, pipelines)
         runs = Runs.of(plans, stages, pipelines, shapes)
         held = stage_memory(stages, pipelines, runs, plans, inputs)
         return cls(

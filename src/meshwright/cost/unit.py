@@ -128,8 +128,6 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Sh
     >>> len(micro_batch_shapes(plans, LLAMA, pipelines_of(plans, LLAMA, keep_all_stages=False)[0]).plans)
     1
     """
-    if len(plans) == 1:
-        return distinct_shapes(plans, SHAPE)
     fields, distinct = shape_fields(inputs), pipelines.plans
     if "zero" in fields:
         least = 2 if gradient_sum_bytes(inputs) or inputs.freezes_weights else GATHERS

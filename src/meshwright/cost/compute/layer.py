@@ -14,7 +14,6 @@ from meshwright.cost.compute.linear import (
     NO_GEMM,
     Gemm,
     Products,
-    Projections,
     projection_times,
     projections,
     runtime_products,
@@ -94,11 +93,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     slower = slowdown(inputs)
     forward_time, backward_time, recompute_time = (
         _timed(parts, inputs, slower)
-        for parts in (
-            forward,
-            backward,
-            _recomputed(plan, inputs, kind, shard, linears, (into, block, others), forward, experts),
-        )
+        for parts in (forward, backward, _recomputed(plan, inputs, kind, (into, block, others), forward, experts))
     )
     columns = _total(into), _total(block[:-1])
     if inputs.freezes_weights:
@@ -134,19 +129,12 @@ def _timed_kernels(kernels: Kernels, inputs: Inputs, slower: float) -> TimedKern
 
 
 def _recomputed(
-    plan: Layout,
-    inputs: Inputs,
-    kind: LayerKind,
-    shard: Shard,
-    linears: Projections,
-    products: Products,
-    forward: LayerParts[Kernels],
-    experts: ExpertTime,
+    plan: Layout, inputs: Inputs, kind: LayerKind, products: Products, forward: LayerParts[Kernels], experts: ExpertTime
 ) -> LayerParts[Kernels]:
-    """What backward computes again of a layer. shard, linears, products, forward, experts: of the layer."""
+    """What backward computes again of a layer. products, forward, experts: of the layer."""
     if not some(plan.recompute):
         return NO_KERNELS
-    whole = forward
+    shard, whole = layer_shard(plan, inputs, kind), forward
     routed = _without_unread(forward.routed, inputs)
     if kind.is_moe:
         whole = forward._replace(routed=routed)
@@ -157,7 +145,7 @@ def _recomputed(
         chosen = plan.recompute == Recompute.SELECTIVE
         again = combined(lambda part: where(chosen, part, 0.0), again)
     else:
-        again = _repeated(repeated_parts(plan, kind), inputs, kind, shard, linears, products, forward, experts)
+        again = _repeated(repeated_parts(plan, kind), inputs, kind, shard, products, forward, experts)
     full = 1.0 * (plan.recompute == Recompute.FULL)
     return combined(lambda all_of_it, part: full * all_of_it + part, whole, again)
 
@@ -174,14 +162,13 @@ def _repeated(
     inputs: Inputs,
     kind: LayerKind,
     shard: Shard,
-    linears: Projections,
     products: Products,
     forward: LayerParts[Kernels],
     experts: ExpertTime,
 ) -> LayerParts[Kernels]:
     """What selective recomputation computes again by the modules that the plan names."""
     into, block, _ = products
-    moved = repeated_bytes(repeated, inputs, kind, shard, linears)
+    moved = repeated_bytes(repeated, inputs, kind, shard, projections(inputs, kind, shard))
     mixture = ExpertParts(*(part.scaled(repeated.experts) for part in forward.routed))
     activation = mixture.experts.moved_bytes + repeated.activation * experts.activation_bytes
     return LayerParts(
