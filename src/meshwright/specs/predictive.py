@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import count
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -247,11 +248,12 @@ def common_effects(rows: Labelled, columns: Labelled, names: Sequence[str] = EFF
 
 
 _NUMBERS: dict[str, int] = {}
-"""By label, in the order in which they were first asked for: NumPy takes fifty times as long to compare texts."""
+"""By label, each another, whichever threads ask: NumPy takes fifty times as long to compare texts."""
+_UNUSED = count()
 
 
 def _numbered(labels: Iterable[str]) -> IntColumn:
-    return np.array([_NUMBERS.setdefault(label, len(_NUMBERS)) for label in labels])
+    return np.array([_NUMBERS.setdefault(label, next(_UNUSED)) for label in labels])
 
 
 def _label(each: Cell | Likeness, name: str) -> str:
