@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.answers.basis.assumptions import assumptions
 from meshwright.cost.compute.experts import expert_shard, expert_time
 from meshwright.cost.compute.grouped import grouped_time
-from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.linear import linear_time, projections
 from meshwright.cost.compute.parts import NO_EXPERT_KERNELS
 from meshwright.cost.memory.activations import layer_memory
@@ -226,29 +224,3 @@ def test_experts_of_one_rank_take_the_same_time_with_a_dispatcher_that_sends_to_
         for plan in (Plan(dp=8, ep=ep, zero=1, num_microbatches=8) for ep in (1, 8))
     )
     assert (len(one), len(spread)) == (1, 2)
-
-
-def test_the_constant_of_experts_slows_their_kernels_and_no_others() -> None:
-    inputs = question(read_model("mixtral-8x7b"), "1x8:b200", precision="bf16", global_batch=64)
-    chip = inputs.cluster.accelerator
-    alone = chip.replace(kernels=chip.kernels.replace(expert_slowdown=""))
-    plan, (kind,) = Plan(dp=8, ep=8, zero=1, num_microbatches=8), inputs.model.layer_kinds
-    slower, usual = (
-        layer_time(plan, each, kind)
-        for each in (inputs, inputs.replace(cluster=inputs.cluster.replace(accelerator=alone)))
-    )
-    times = inputs.constants["blackwell_experts"]
-    assert times != 1
-    for one, other in ((slower.forward_parts, usual.forward_parts), (slower.backward_parts, usual.backward_parts)):
-        assert (one.attention, one.feed_forward) == (other.attention, other.feed_forward)
-        for part, without in zip(one.routed, other.routed, strict=True):
-            assert part.work.total == pytest.approx(times * without.work.total)
-
-
-def test_answers_say_how_much_longer_kernels_of_experts_take() -> None:
-    said = {
-        where: " ".join(assumptions(question(read_model("mixtral-8x7b"), where, precision="bf16")))
-        for where in ("1x8:b200", "1x8:h200")
-    }
-    assert "those of experts 1." in said["1x8:b200"]
-    assert "those of experts" not in said["1x8:h200"]

@@ -11,7 +11,7 @@ from statistics import median
 import pytest
 
 from meshwright.cost.compute.grouped import MEASURED_SPREAD, grouped_time
-from meshwright.cost.compute.slowdown import expert_slowdown, slowdown
+from meshwright.cost.compute.slowdown import slowdown
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.cluster import read_cluster
@@ -122,7 +122,7 @@ def test_pytorch_kernels_on_gb200_cost_what_steps_of_automodel_say() -> None:
     `grouped` rests on both, which lie a factor apart.
     """
     one_kernel, each = (_even("gb200", f"expert_products={kind}") for kind in ("one_kernel", "each"))
-    slower, ratios = slowdown(each) * expert_slowdown(each), []
+    slower, ratios = slowdown(each), []
     for layers, rows, experts, width, measured in (
         (4 * 48, 524_288, 16, (2048, 768), 0.296),
         (58, 65_536, 4, (7168, 2048), 0.371),

@@ -246,8 +246,8 @@ class Kernels(Spec):
     """Standard deviation of the speed of accelerators of this kind over its mean."""
     slowdown: str = ""
     """The fitted constant by which these kernels take longer in a training step than alone; none: as long."""
-    expert_slowdown: str = ""
-    """The fitted constant by which kernels of routed experts take longer still; none: as long."""
+    measures_experts: bool = True
+    """Kernels of routed experts are measured as well as others; else no constant rests on runs with experts."""
     assumed: Assumed = ()
     """What in here is an assumption rather than a fit, for the user's eyes."""
     sources: dict[str, str]
@@ -255,13 +255,9 @@ class Kernels(Spec):
     @model_validator(mode="after")
     def _slowdown_known(self) -> Self:
         known = fitted_constants()
-        named = {"slowdown": self.slowdown, "expert_slowdown": self.expert_slowdown}
-        if faults := [
-            Fault(field, f"{quoted(name)} is not among {', '.join(known)}")
-            for field, name in named.items()
-            if name and name not in known
-        ]:
-            raise InvalidSpec("Kernels", faults)
+        if self.slowdown and self.slowdown not in known:
+            fault = Fault("slowdown", f"{quoted(self.slowdown)} is not among {', '.join(known)}")
+            raise InvalidSpec("Kernels", [fault])
         return self
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from meshwright.answers.basis.conditions import applicable
 from meshwright.answers.basis.host_memory import host_bytes
 from meshwright.cost.comms.experts import exchange_constants
-from meshwright.cost.compute.slowdown import expert_slowdown, slowest_of_cluster, sustained_slowdown, usual_slowdown
+from meshwright.cost.compute.slowdown import slowest_of_cluster, sustained_slowdown, usual_slowdown
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
@@ -117,9 +117,6 @@ def _kernel_speed(inputs: Inputs) -> list[str]:
     speed = "kernels run as fast in a step as in isolation; no training run shows otherwise"
     if usual != 1:
         speed = f"kernels take {usual:.3g} times as long in a step as in isolation, as in published runs"
-    experts = expert_slowdown(inputs) if inputs.model.is_moe else 1.0
-    if experts != 1:
-        speed += f"; those of experts {usual * experts:.3g} times"
     accelerators = inputs.cluster.num_gpus
     slowest = f"waiting for the slowest of {accelerators} accelerators: {slowest_of_cluster(inputs):.3g} times as long"
     return [

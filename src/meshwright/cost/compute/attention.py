@@ -32,17 +32,29 @@ class AttentionGeneration(NamedTuple):
 def generation_constants(
     constants: AttentionConstants, generation: Literal["newest"] | OlderAttention
 ) -> AttentionGeneration:
-    """Constants of the kernels of a generation: newest, or one of `older`. Source: the accelerator's kernel table.
+    """Constants of the kernels of a generation: newest, or one of `older`.
+
+    constants: of the accelerator's kernel table. Returns widths in elements and a share. Source: that table.
 
     >>> from meshwright.specs.reading.examples import H100
     >>> generation_constants(H100.kernels.attention, "flash-2")
     AttentionGeneration(slowdown=1.75, softmax_width=57.0, softmax_backward=1.0, row_width=0.0, head_multiple=32)
     """
     if generation == "newest":
-        softmax = constants.softmax_width, constants.softmax_backward
-        return AttentionGeneration(1.0, *softmax, constants.row_width, constants.head_multiple)
-    softmax = constants.older_softmax_width, constants.older_softmax_backward
-    return AttentionGeneration(constants.older[generation], *softmax, 0.0, constants.older_head_multiple)
+        return AttentionGeneration(
+            slowdown=1.0,
+            softmax_width=constants.softmax_width,
+            softmax_backward=constants.softmax_backward,
+            row_width=constants.row_width,
+            head_multiple=constants.head_multiple,
+        )
+    return AttentionGeneration(
+        slowdown=constants.older[generation],
+        softmax_width=constants.older_softmax_width,
+        softmax_backward=constants.older_softmax_backward,
+        row_width=0.0,
+        head_multiple=constants.older_head_multiple,
+    )
 
 
 def attended_pairs(sequence: int, window: int | None) -> float:
@@ -132,7 +144,7 @@ def padding_bytes(head_dim: int, value_head_dim: int, shard: Shard, accelerator:
 def backward_over_forward(head_dim: int, constants: AttentionConstants) -> float:
     """Backward over forward time of fused attention of as many products: that of head size 128, more above it.
 
-    head_dim: d_qk, elements. Returns a ratio. Source: the accelerator's kernel table.
+    head_dim: d_qk, elements; constants: of the accelerator's kernel table. Returns a ratio. Source: that table.
 
     >>> from meshwright.specs.reading.examples import H100
     >>> [backward_over_forward(head_dim, H100.kernels.attention) for head_dim in (128, 192)]

@@ -20,7 +20,6 @@ from meshwright.cost.compute.linear import (
 )
 from meshwright.cost.compute.parts import NO_KERNELS, NO_TIME, NONE, ExpertParts, Kernels, LayerParts, TimedKernels
 from meshwright.cost.compute.slowdown import (
-    expert_slowdown,
     slowdown,
 )
 from meshwright.cost.compute.work import NO_WORK, Work
@@ -98,7 +97,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     columns = _total(into), _total(block[:-1])
     if inputs.freezes_weights:
         columns = columns[0].frozen, columns[1].frozen
-    weights = around.weight_gradient + inside.weight_gradient + expert_slowdown(inputs) * experts.weight_gradient
+    weights = around.weight_gradient + inside.weight_gradient + experts.weight_gradient
     return LayerTime(
         forward=_total_work(forward_time),
         backward=_total_work(backward_time),
@@ -113,11 +112,10 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
 
 def _timed(parts: LayerParts[Kernels], inputs: Inputs, slower: float) -> LayerParts[TimedKernels]:
     """The parts in seconds of a training step. slower: how much longer kernels take there, a share."""
-    slower_experts = slower * expert_slowdown(inputs)
     return LayerParts(
         _timed_kernels(parts.attention, inputs, slower),
         _timed_kernels(parts.feed_forward, inputs, slower),
-        ExpertParts(*(_timed_kernels(part, inputs, slower_experts) for part in parts.routed)),
+        ExpertParts(*(_timed_kernels(part, inputs, slower) for part in parts.routed)),
     )
 
 

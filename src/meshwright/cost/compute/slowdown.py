@@ -60,19 +60,6 @@ def usual_slowdown(inputs: Inputs) -> float:
     return math.prod(inputs.constants[name] for name in constants_of(inputs))
 
 
-def expert_slowdown(inputs: Inputs) -> float:
-    """How much longer kernels of routed experts take than others do over what they take alone; 1 where none tells.
-
-    Returns a share. Source: catalog/fitted.toml.
-
-    >>> from meshwright.specs.reading.examples import MIXTRAL  # on H100, whose grouped products are measured
-    >>> expert_slowdown(MIXTRAL)
-    1.0
-    """
-    name = inputs.cluster.accelerator.kernels.expert_slowdown
-    return inputs.constants[name] if name else 1.0
-
-
 def older_attention_slowdown(inputs: Inputs) -> float:
     """Time of the runtime's attention kernels over that of the newest, where training runs alone show it; else 1.
 

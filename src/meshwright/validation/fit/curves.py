@@ -15,7 +15,6 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.search.stop import Progress
-from meshwright.specs.cluster import Cluster
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.inputs import Inputs
 from meshwright.validation.outcomes import Outcome
@@ -75,13 +74,13 @@ class Curve:
 def curves_of(outcomes: Iterable[Outcome], progress: Progress | None = None) -> list[Curve]:
     """Of every run that constants may rest on: its source does not doubt it, the catalogue has its framework, it has
     several accelerators, as runs on one alone are kept to judge by, they draw what they are rated for, as the watts of
-    others are assumed, and less than half of its step is predicted to wait for exchanges and the host, whose errors are
-    not those of kernels.
+    others are assumed, its kernels of experts are measured as well as others, and less than half of its step is
+    predicted to wait for exchanges and the host, whose errors are not those of kernels.
 
     progress: told (runs priced, in all); what it raises is raised.
     """
     sound = (each for each in outcomes if each.step_time and each.sound and each.framework not in stand_ins())
-    runs = [(each, each.case) for each in sound if each.case and _may_bear_constants(each.case.inputs.cluster)]
+    runs = [(each, each.case) for each in sound if each.case and _may_bear_constants(each.case.inputs)]
     runs = [(each, case) for each, case in runs if each.estimate and _mostly_computes(each.estimate)]
     curves: list[Curve] = []
     for outcome, case in runs:
@@ -91,8 +90,10 @@ def curves_of(outcomes: Iterable[Outcome], progress: Progress | None = None) -> 
     return curves
 
 
-def _may_bear_constants(cluster: Cluster) -> bool:
-    return cluster.num_gpus > 1 and cluster.power_limit_w is None
+def _may_bear_constants(inputs: Inputs) -> bool:
+    cluster = inputs.cluster
+    measured = cluster.accelerator.kernels.measures_experts or not inputs.model.is_moe
+    return measured and cluster.num_gpus > 1 and cluster.power_limit_w is None
 
 
 def _mostly_computes(estimate: Estimate) -> bool:
@@ -101,10 +102,9 @@ def _mostly_computes(estimate: Estimate) -> bool:
 
 
 def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:
-    """The constants that a step time follows, in groups that act on the same kernels: on all, attention, experts."""
+    """The constants that a step time follows, in groups that act on the same kernels: on all, and on attention."""
     older = inputs.runtime.kernels.attention_constant
-    experts = inputs.cluster.accelerator.kernels.expert_slowdown if inputs.model.is_moe else ""
-    return tuple(group for group in (constants_of(inputs), *((name,) for name in (older, experts) if name)) if group)
+    return tuple(group for group in (constants_of(inputs), (older,) if older else ()) if group)
 
 
 def _curve(outcome: Outcome, case: Case) -> Curve:
