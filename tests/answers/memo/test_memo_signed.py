@@ -44,7 +44,7 @@ from meshwright.specs.constraints import Constraints
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import read_inputs
 from meshwright.units import format_count, format_days, format_gib, format_seconds
-from strategies import mixture, question
+from strategies import dense_model, mixture, question
 
 pytestmark = pytest.mark.slow
 
@@ -260,6 +260,17 @@ def test_a_mitigation_keeps_the_constraints() -> None:
     assert target.best.plan.ep == 8
     for each in target.switches.gaining:
         assert satisfies(each.estimate.plan, inputs)
+
+
+def test_a_mitigation_names_no_part_that_ends_below_zero() -> None:
+    """The slowest stage computes less than the mean of both once the loss is fused."""
+    model = dense_model(heads=8, kv_heads=4, ffn_size=2816, layers=8, vocab_size=32000)
+    inputs = question(model, "1x2:h100", global_batch=6, sequence_length=4096)
+    target = memo(find(inputs.replace(constraints=Constraints(micro_batch=2)), top=20), 2)
+    assert target.mitigation is not None
+    first = target.mitigation.switch
+    assert from_peak(first.estimate, first.inputs)["uneven_s"] < 0
+    assert 0 <= target.mitigation.part_after_s < target.mitigation.part_before_s
 
 
 @pytest.mark.parametrize("name", FITTING)

@@ -34,8 +34,9 @@ def mitigation(switches: Switches, estimate: Estimate, inputs: Inputs, bottlenec
     if first is None:
         return None
     before, after = from_peak(estimate, inputs), from_peak(first.estimate, first.inputs)
-    saved = {part: before[part] - after[part] for part in before}
+    # What stages differ in is below 0, and left out, where the slowest computes less than the mean of all.
+    saved = {part: before[part] - seconds for part, seconds in after.items() if seconds >= 0}
     most = max(saved, key=lambda part: saved[part])
     limiting = bottleneck.chosen.part
-    part = limiting if saved[limiting] >= saved[most] / 2 else most
+    part = limiting if saved.get(limiting, 0.0) >= saved[most] / 2 else most
     return Mitigation(first, part, before[part], after[part])
