@@ -155,14 +155,14 @@ def _units(footprints: Footprints, times: ShapeTimes | None) -> UnitTimes:
 
 
 def _works(footprints: Footprints, units: UnitTimes) -> _Works:
-    stages, apart = footprints.pipelines.stages, _by_place if len(footprints.plans) == 1 else distinct_rows
+    stages = footprints.pipelines.stages
     # Distinct contents of a stage: layers of each kind recomputed or not, ends, copies: kind (q,).
     again = stages.layers - stages.layers_not_recomputed
     ends = stages.embedding * 1, stages.head * 1, stages.copies
-    (*counts, embedding, head, copies), kind = apart(*again.T, *stages.layers_not_recomputed.T, *ends)
+    (*counts, embedding, head, copies), kind = distinct_rows(*again.T, *stages.layers_not_recomputed.T, *ends)
     # Distinct pairs of them with the shape of a micro-batch, (w,), and the pair of every stage of the runs, (s,).
     runs = footprints.runs
-    (shape, kind), row = apart(runs.shapes.of_plan.take(runs.stages.plan), kind.take(runs.pipelines.of_stage))
+    (shape, kind), row = distinct_rows(runs.shapes.of_plan.take(runs.stages.plan), kind.take(runs.pipelines.of_stage))
     # How often each pair has every piece of the model, (w,), and the seconds of each pair.
     pieces = units.embedding, units.head, *units.layers, *units.layers_not_recomputed
     times, share = [(1.0 * count).take(kind) for count in (embedding, head, *counts)], 1 / copies.take(kind)
@@ -176,11 +176,6 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
 
     each = combined(seconds, *pieces)
     return _Works(each, _Both.of(each), row)
-
-
-def _by_place(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
-    """`distinct_rows` of the few stages of one plan, each taken as it is."""
-    return list(columns), np.arange(len(columns[0]))
 
 
 def _pipeline(footprints: Footprints, units: UnitTimes, plans: Layout, slowest: PassTimes) -> PipelineTimes:
