@@ -26,6 +26,10 @@ MEGATRON = Path(sys.prefix) / "megatron"
 """Where `make test-clients` puts a Megatron-core with its command line, apart from the one that pip takes by itself."""
 BRIDGE = Path(sys.prefix) / "megatron-bridge"
 """Where it puts Megatron-Bridge, without what that depends on."""
+NEEDS_BRIDGE = pytest.mark.skipif(
+    not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
+    reason="Megatron-Bridge is not installed: make test-clients",
+)
 FOUNDRY = Path(sys.prefix) / "llm-foundry"
 """Where it puts llm-foundry, likewise."""
 MODELS = ("llama-3.1-8b", "llama-2-13b", "mixtral-8x7b", "deepseek-v2-lite", "qwen3-30b-a3b")
@@ -119,10 +123,7 @@ def read_by_bridge(tmp_path_factory: pytest.TempPathFactory) -> ReadByBridge:
 
 @pytest.mark.slow
 @pytest.mark.clients("torch", "transformers")
-@pytest.mark.skipif(
-    not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
-    reason="Megatron-Bridge is not installed: make test-clients",
-)
+@NEEDS_BRIDGE
 def test_megatron_bridge_makes_of_a_recipe_what_was_planned(read_by_bridge: ReadByBridge) -> None:
     written, told = read_by_bridge.recipes
     agrees(written, sharded(written, told))
@@ -130,10 +131,7 @@ def test_megatron_bridge_makes_of_a_recipe_what_was_planned(read_by_bridge: Read
 
 @pytest.mark.slow
 @pytest.mark.clients("torch", "transformers")
-@pytest.mark.skipif(
-    not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
-    reason="Megatron-Bridge is not installed: make test-clients",
-)
+@NEEDS_BRIDGE
 def test_megatron_bridge_makes_of_a_recipe_the_adapters_that_were_planned(read_by_bridge: ReadByBridge) -> None:
     written, answers = read_by_bridge.adapters
     modules = {
@@ -146,10 +144,7 @@ def test_megatron_bridge_makes_of_a_recipe_the_adapters_that_were_planned(read_b
 
 @pytest.mark.slow
 @pytest.mark.clients("torch", "transformers")
-@pytest.mark.skipif(
-    not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
-    reason="Megatron-Bridge is not installed: make test-clients",
-)
+@NEEDS_BRIDGE
 def test_megatron_bridge_has_the_fields_that_people_are_told(read_by_bridge: ReadByBridge) -> None:
     assert len(_told_fields()) > 60
     assert read_by_bridge.fields == [{"unknown": []}]

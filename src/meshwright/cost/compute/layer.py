@@ -19,9 +19,7 @@ from meshwright.cost.compute.linear import (
     runtime_products,
 )
 from meshwright.cost.compute.parts import NO_KERNELS, NO_TIME, NONE, ExpertParts, Kernels, LayerParts, TimedKernels
-from meshwright.cost.compute.slowdown import (
-    slowdown,
-)
+from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.compute.work import NO_WORK, Work
 from meshwright.cost.kept_products import kept_products
 from meshwright.cost.repeated import Repeated, repeated_parts
