@@ -67,6 +67,18 @@ def test_attention_on_blackwell_takes_what_cudnn_takes(gpu: str, direction: str,
     assert quantiles(errors, n=10)[-1] < worst
 
 
+@pytest.mark.parametrize("gpu", ["gb200", "gb300"])
+def test_the_catalogue_says_how_far_off_they_are(gpu: str) -> None:
+    forward, backward = (_errors(gpu, direction) for direction in ("forward", "backward"))
+    (forward_middle, forward_worst), (middle, worst) = (
+        (100 * median(errors), 100 * quantiles(errors, n=10)[-1]) for errors in (forward, backward)
+    )
+    told = read_cluster(f"1x4:{gpu}").accelerator.kernels.sources["attention"]
+    assert f"{len(forward) + len(backward)} times" in told
+    assert f"error {forward_middle:.1f} % median, {forward_worst:.0f} % p90 forward" in told
+    assert f"{middle:.1f} and {worst:.0f} % backward" in told
+
+
 def test_backward_up_to_8192_tokens_is_nearer() -> None:
     assert median(_errors("gb200", "backward", longest=8192)) < 0.04
 

@@ -176,7 +176,7 @@ def fused_attention_time(
     tokens; peak_flops: FLOP/s; parts: r, ranks that share the rows of a sequence; launches: l, kernels one after the
     other, each with a part of the keys; counts, scalar or array (n,); row_width: w_row, elements. Returns seconds.
     Source: fitted to 24k measured kernels of head size 128 (aiconfigurator); on Blackwell to kernels of training
-    (tests/data/attention_times.csv). Published error: 4-7 % median, 14-19 % p90; of kernels of training 2 and 4-6 %.
+    (tests/data/attention_times.csv). Published error: 4-7 % median, 14-19 % p90; of kernels of training 2-5 and 7-18.
 
     >>> from meshwright.specs.reading.examples import H100
     >>> seconds = fused_attention_time(1, 32, 256, 8192, None, H100, H100.peak_flops["bf16"])
