@@ -15,7 +15,7 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
-from meshwright.specs.switches import narrower_states
+from meshwright.specs.switches import narrower_forms
 from strategies import llama_8b, question
 
 PARAMETERS = 1_000_000_000
@@ -131,7 +131,7 @@ def test_states_on_the_host_are_refused_where_a_framework_has_no_such_thing() ->
 def test_no_default_is_narrower_or_on_the_host() -> None:
     """The switch offers them; nobody is given them unasked."""
     offered = {
-        name: [change for change, _ in narrower_states(asked(name, "fp32"))] for name in ("accelerate", "deepspeed")
+        name: [change for change, _ in narrower_forms(asked(name, "fp32"))] for name in ("accelerate", "deepspeed")
     }
     assert offered == {
         "accelerate": ["optimizer_states=8bit", "optimizer_states=offloaded"],

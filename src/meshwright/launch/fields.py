@@ -23,6 +23,7 @@ from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 from meshwright.specs.routing import expert_spread
 from meshwright.specs.runtime import Runtime
+from meshwright.specs.switches import narrow_activation_inputs
 
 NO_SPLIT: dict[str, Any] = {
     "embedding_as_layer": False,
@@ -70,6 +71,7 @@ def fields_beside_the_model(plan: Plan, inputs: Inputs) -> Fields:
         "runtime.vocabulary_multiple": int(vocabulary_shard(plan, inputs)),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
         "runtime.canonical_lora": bool(job.lora_rank) and inputs.runtime.kernels.fused_adapters == "all",
+        "runtime.narrow_activation_inputs": narrow_activation_inputs(inputs),
         "runtime.wide_adapters": inputs.runtime.storage.wide_adapters,
         "runtime.packs_weights": inputs.packs_weights,
         "runtime.accumulates_whole": inputs.runtime.sharding.accumulates_whole,

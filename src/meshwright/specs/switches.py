@@ -15,6 +15,7 @@ from meshwright.specs.behaviours import (
     with_behaviours,
 )
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.runtime import Runtime
 
 OF_EXPERTS = (PERMUTE_FUSION, FUSED_EXPERTS)
@@ -53,12 +54,12 @@ def with_kernels_on(inputs: Inputs, switch: str) -> Inputs | None:
         return None
 
 
-def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
+def narrower_forms(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
     """The question at every position of its runtime's switches at which optimizer states take fewer bytes a parameter
-    on the device: each with the change that `--with` takes.
+    on the device, or inputs of activations fewer an element: each with the change that `--with` takes.
 
     >>> from meshwright.specs.reading.examples import LLAMA
-    >>> [change for change, _ in narrower_states(LLAMA)]
+    >>> [change for change, _ in narrower_forms(LLAMA)]
     ['optimizer_states=bf16', 'optimizer_states=fp8', 'optimizer_states=offloaded']
     """
     for switch, positions in inputs.runtime.switches.items():
@@ -68,9 +69,22 @@ def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
                 after = inputs.replace(runtime=with_behaviours(inputs.runtime, [change]))
             except InvalidSpec:
                 continue
-            if _device_bytes(after) < _device_bytes(inputs):
+            if _kept_bytes(after) < _kept_bytes(inputs):
                 yield change, after
 
 
-def _device_bytes(inputs: Inputs) -> float:
-    return 0 if inputs.runtime.storage.offloads_states else inputs.optimizer_bytes
+def narrow_activation_inputs(inputs: Inputs) -> bool:
+    """Whether inputs of activations are kept in fewer than 2 bytes, in any layer.
+
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> narrow_activation_inputs(LLAMA)
+    False
+    """
+    kernels = inputs.runtime.elementwise_bytes
+    return any(kernels.kept_input_bytes(kind.feed_forward) < HALF_BYTES for kind in inputs.model.layer_kinds)
+
+
+def _kept_bytes(inputs: Inputs) -> float:
+    """Of a parameter's optimizer states on the device, and of an element that enters an activation."""
+    states = 0.0 if inputs.runtime.storage.offloads_states else inputs.optimizer_bytes
+    return states + (1 if narrow_activation_inputs(inputs) else HALF_BYTES)

@@ -24,7 +24,7 @@ from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
 from meshwright.specs.scale import with_nodes
-from meshwright.specs.switches import narrower_states
+from meshwright.specs.switches import narrower_forms
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_gib
 from strategies import legal_plans, llama_8b, llama_70b, mixture, question
@@ -110,7 +110,7 @@ def test_narrower_optimizer_states_come_before_more_accelerators() -> None:
     before = estimate_each([way.estimate.plan], inputs)[0].memory
     assert memory.optimizer_states == before.optimizer_states / 2 == 6 * parameter_count(inputs.model)
     assert (memory.parameters, memory.gradients) == (before.parameters, before.gradients)
-    assert [change for change, _ in narrower_states(way.inputs)] == [
+    assert [change for change, _ in narrower_forms(way.inputs)] == [
         "optimizer_states=fp8",
         "optimizer_states=offloaded",
     ]

@@ -11,7 +11,7 @@ from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import Shard, compressed_width, dense_block
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Experts, LayerKind
+from meshwright.specs.model import Experts, LayerKind, Mlp
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 ROUTER_BYTES = 2 * FP32_BYTES + 1
@@ -137,7 +137,7 @@ def feed_forward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Sha
     block = dense_block(kind)
     if block is None:
         return 0.0 * shard.tokens
-    bytes_per_element: float = _inner_bytes(inputs, block.gated)
+    bytes_per_element: float = _inner_bytes(inputs, block)
     if block.activation == "gelu_new" and not block.gated:
         bytes_per_element += inputs.runtime.elementwise_bytes.written_gelu_kept * inputs.residual_bytes / HALF_BYTES
     saved = 1.0 * shard.tokens * shard.ffn * bytes_per_element
@@ -161,7 +161,7 @@ def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     if not kind.is_moe:
         return 0.0 * plan.tp
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
-    inner = _inner_bytes(inputs, block.gated) + expert_activation_bytes(inputs, kind)
+    inner = _inner_bytes(inputs, block) + expert_activation_bytes(inputs, kind)
     row = _read_bytes(inputs) * hidden + inner * shard.ffn
     if inputs.runtime.activations.weighed_output_bytes:
         return weighing_bytes(plan, inputs, kind) + shard.rows * row
@@ -234,6 +234,7 @@ def expert_activation_bytes(inputs: Inputs, kind: LayerKind) -> float:
     return kept.weighed_activation_kept + kept.clamped_activation_kept * block.clamped
 
 
-def _inner_bytes(inputs: Inputs, gated: bool) -> float:
+def _inner_bytes(inputs: Inputs, block: Mlp | Experts) -> float:
     """Per element of the FFN: gate and up, and what the activation leaves."""
-    return HALF_BYTES * (2 if gated else 1) + product_bytes(inputs, gated)
+    entering = inputs.runtime.elementwise_bytes.kept_input_bytes(block) * (2 if block.gated else 1)
+    return entering + product_bytes(inputs, block.gated)

@@ -11,7 +11,7 @@ from meshwright.cost.shard import Shard, dense_block
 from meshwright.layout.plans import Layout
 from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
+from meshwright.specs.model import Experts, LayerKind, Mlp
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
@@ -133,14 +133,21 @@ def ending_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) ->
 
 def _backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Gradients alive in the feed-forward block's backward: its output's (whole), the product's, and gate and up's;
-    beside them the input that is gathered again. Of experts the same of their rows, whose output's gradients arrive as
-    they are dispatched.
+    beside them the input that is gathered again, and gate and up as they are cast back where 8 bits of them are kept.
+    Of experts the same of their rows, whose output's gradients arrive as they are dispatched.
     """
     hidden, block = inputs.model.hidden_size, dense_block(kind)
-    inner = (3 if block.gated else 2) * shard.ffn if block else 0
+    inner = (1 + _entering(inputs, block)) * shard.ffn if block else 0
     alive = 1.0 * HALF_BYTES * shard.tokens * (2 * hidden + inner)
     if not kind.is_moe:
         return alive
     experts = expert_shard(plan, inputs, kind)
     arrived = inputs.dispatch_bytes[1] * experts.rows * hidden
-    return larger(alive, arrived + HALF_BYTES * experts.rows * (hidden + experts.width + experts.ffn))
+    inner = (1 + _entering(inputs, routed_experts(kind))) * experts.ffn
+    return larger(alive, arrived + HALF_BYTES * experts.rows * (hidden + inner))
+
+
+def _entering(inputs: Inputs, block: Mlp | Experts) -> int:
+    """Of each element of the FFN, those that enter its activation: their gradients, and themselves if cast back."""
+    cast = inputs.runtime.elementwise_bytes.kept_input_bytes(block) < HALF_BYTES
+    return (2 if block.gated else 1) * (2 if cast else 1)

@@ -26,7 +26,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.scale import with_full_node, with_gpus
-from meshwright.specs.switches import narrower_states
+from meshwright.specs.switches import narrower_forms
 
 SEQUENCE_DIVISORS = (2, 4, 8, 16)
 MOST_CHANGES = 5
@@ -140,7 +140,7 @@ def _other_forms(inputs: Inputs) -> Iterator[Question]:
         yield from _question(inputs, behaviours=["accumulates_whole=false"])
     if inputs.gradient_bytes > HALF_BYTES:
         yield from _question(inputs, gradients="half")
-    yield from (((f"--with {change}",), after) for change, after in narrower_states(inputs))
+    yield from (((f"--with {change}",), after) for change, after in narrower_forms(inputs))
     for precision in runtime.plans.precisions:
         if precision != job.precision:
             yield from _question(inputs, precision=precision)
@@ -149,7 +149,7 @@ def _other_forms(inputs: Inputs) -> Iterator[Question]:
 def _two_forms(inputs: Inputs) -> Iterator[Question]:
     for change in _other_losses(inputs.runtime):
         for options, after in _question(inputs, behaviours=[change]):
-            yield from (((*options, f"--with {states}"), both) for states, both in narrower_states(after))
+            yield from (((*options, f"--with {states}"), both) for states, both in narrower_forms(after))
 
 
 def _other_losses(runtime: Runtime) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from meshwright.specs.base import Spec
 from meshwright.specs.model import Experts, Mlp
+from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.quantities import NonNegative
 
 ElementBytes = Annotated[float, Field(ge=0, le=1000)]
@@ -158,6 +159,8 @@ class ElementwiseKernels(Spec):
     """The same where a factor scales rotary positions (YaRN)."""
     gated_activation: PassBytes
     """Per element of the FFN."""
+    gated_input_bytes: Literal[1, 2] = 2
+    """Kept from forward to backward of each element of gate and up, where SiLU is the gate and nothing clamps them."""
     gated_activation_kept: ElementBytes = 0
     """Kept of an unfused one from forward to backward beyond gate, up, the activated gate and the product, per element:
     up again, where something is added to it."""
@@ -199,6 +202,11 @@ class ElementwiseKernels(Spec):
     """Of the models that have these kernels, as `model_type` in a config.json; none: every model."""
     kept_loss_types: tuple[str, ...] = ()
     """Of these, the models that keep PyTorch's loss where that of these kernels which keeps logits is asked for."""
+
+    def kept_input_bytes(self, block: Mlp | Experts) -> int:
+        """Kept of each element that enters the block's activation."""
+        clamped = isinstance(block, Experts) and block.clamped
+        return self.gated_input_bytes if block.gated and block.activation == "silu" and not clamped else HALF_BYTES
 
     def activation(self, block: Mlp | Experts) -> PassBytes:
         """Of the block's activation, per element of its FFN."""
