@@ -12,10 +12,18 @@ from meshwright.cost.compute.attention import (
     generation_constants,
     measured_widths,
 )
+from meshwright.cost.compute.attention_core import attention_time
+from meshwright.cost.shard import layer_shard
+from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.reading.cluster import read_cluster
+from meshwright.specs.reading.model import read_model
+from strategies import question
 
-ROWS = list(csv.DictReader((Path(__file__).parents[1] / "data/attention_times.csv").read_text().splitlines()))
+TIMES = list(csv.DictReader((Path(__file__).parents[1] / "data/attention_times.csv").read_text().splitlines()))
+EARLIER = ("9.10", "9.13")
+ROWS = [row for row in TIMES if row["cudnn"] not in EARLIER]
 LAUNCHED_TOO_LONG = ("64", "128", "32768")
 """Head size, window and tokens of the rows whose forward pass takes three times as long as with half of the tokens."""
 
@@ -81,6 +89,36 @@ def test_the_catalogue_says_how_far_off_they_are(gpu: str) -> None:
 
 def test_backward_up_to_8192_tokens_is_nearer() -> None:
     assert median(_errors("gb200", "backward", longest=8192)) < 0.04
+
+
+def test_cudnn_of_2025_takes_longer_on_blackwell_by_the_median() -> None:
+    rows = [row for row in TIMES if row["cudnn"] in EARLIER]
+    both = ("forward", "backward")
+    ratios = [
+        sum(float(row[f"{each}_ms"]) for each in both) / sum(_predicted(row, each) for each in both) for row in rows
+    ]
+    assert len(ratios) == 12
+    earlier = _accelerator(rows[0]).kernels.attention.earlier
+    assert earlier == {"cudnn-9.13": pytest.approx(median(ratios), abs=0.005)}
+    assert all(1.1 < ratio < 1.3 for ratio in ratios)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "cluster", "slower"),
+    [
+        ("megatron-bridge@25.11", "1x8:b200", True),
+        ("megatron-bridge@26.02", "1x8:b200", False),
+        ("megatron-bridge@25.11", "1x8:h100", False),
+        ("megatron-core@nemo-25.05", "2x4:gb200", True),
+        ("torchtitan@0.2.2", "1x8:b200", True),
+    ],
+)
+def test_releases_of_2025_attend_with_it(runtime: str, cluster: str, slower: bool) -> None:
+    inputs = question(read_model("llama-3.1-8b"), cluster, runtime, precision="bf16", global_batch=64)
+    today = inputs.replace(runtime=with_behaviours(inputs.runtime, ["attention_library=newest"]))
+    plan, kind = Plan(dp=8), inputs.model.layer_kinds[0]
+    then, now = (sum(attention_time(plan, each, kind, layer_shard(plan, each, kind))) for each in (inputs, today))
+    assert 1.1 < float(then / now) < 1.18 if slower else then == now  # a slower kernel is held back less by power
 
 
 def test_attention_on_an_h200_is_not_faster_than_cudnn() -> None:

@@ -80,6 +80,8 @@ class OrderedAttention(Spec):
 
 
 OlderAttention = Literal["flash-1", "flash-2", "flex"]
+AttentionLibrary = Literal["newest", "cudnn-9.13"]
+"""Where kernels of the newest generation come from: today's release, or the last one in which they take as long."""
 
 
 class AttentionConstants(Spec):
@@ -119,6 +121,9 @@ class AttentionConstants(Spec):
     """Moved forward, and again backward, per element of queries, keys, values and output of heads that are padded."""
     older: dict[OlderAttention, Annotated[float, Field(ge=1, le=100)]]
     """Time of an older generation of kernels, or of FlexAttention's in Triton, over these."""
+    earlier: dict[AttentionLibrary, Annotated[float, Field(ge=1, le=100)]] = {}
+    """Time of this generation's as an earlier release has them, with 2-byte operands, over these; one that is not there
+    takes no longer."""
     ordered: OrderedAttention
     """In a fixed order."""
     older_ordered: OrderedAttention

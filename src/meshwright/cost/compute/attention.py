@@ -10,7 +10,7 @@ from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.shard import Shard
 from meshwright.specs.cluster import Accelerator
-from meshwright.specs.kernels import AttentionConstants, OlderAttention
+from meshwright.specs.kernels import AttentionConstants, AttentionLibrary, OlderAttention
 from meshwright.specs.runtime.device import PassBytes
 
 QUERY_TILE = KEY_TILE = 128
@@ -30,11 +30,14 @@ class AttentionGeneration(NamedTuple):
 
 
 def generation_constants(
-    constants: AttentionConstants, generation: Literal["newest"] | OlderAttention
+    constants: AttentionConstants,
+    generation: Literal["newest"] | OlderAttention,
+    library: AttentionLibrary = "newest",
 ) -> AttentionGeneration:
     """Constants of the kernels of a generation: newest, or one of `older`.
 
-    constants: of the accelerator's kernel table. Returns widths in elements and a share. Source: that table.
+    constants: of the accelerator's kernel table; library: that the newest come from. Returns widths
+    in elements and a share. Source: that table.
 
     >>> from meshwright.specs.reading.examples import H100
     >>> generation_constants(H100.kernels.attention, "flash-2")
@@ -42,7 +45,7 @@ def generation_constants(
     """
     if generation == "newest":
         return AttentionGeneration(
-            slowdown=1.0,
+            slowdown=constants.earlier.get(library, 1.0),
             softmax_width=constants.softmax_width,
             softmax_backward=constants.softmax_backward,
             row_width=constants.row_width,

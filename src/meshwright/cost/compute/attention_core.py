@@ -46,7 +46,8 @@ def attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) 
         whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak, scores)
         return whole[0] / plan.cp, whole[1] / plan.cp
     constants, factor = accelerator.kernels.attention, older_attention_slowdown(inputs)
-    kernels = generation_constants(constants, generation)
+    library = "newest" if inputs.quantises_attention else inputs.runtime.kernels.attention_library
+    kernels = generation_constants(constants, generation, library)
     factor = factor * kernels.slowdown * sustained_attention_slowdown(inputs, kernels.slowdown)
     head, value_head = (computed_head(width, kernels.head_multiple) for width in widths)
     split = context_split(plan, inputs)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from meshwright.specs.base import Spec
+from meshwright.specs.kernels import AttentionLibrary
 from meshwright.specs.model import Experts, Mlp
 from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.quantities import NonNegative
@@ -51,6 +52,8 @@ class RuntimeKernels(Spec):
     score matrices in memory."""
     modified_attention_kernel: AttentionKernel | None = None
     """The same for models whose attention has sinks or capped scores; none: no different."""
+    attention_library: AttentionLibrary = "newest"
+    """The release of cuDNN that attends where the kernels are the newest."""
     attends_with_pytorch: bool
     """The newest that it takes are PyTorch's own, those of scaled_dot_product_attention."""
     pads_heads: bool = True
