@@ -76,14 +76,49 @@ def main() -> None:
     }
     (CATALOG / "residuals_by_words.json").write_text(as_json(by_words), "utf-8")
     PLANS.write_text(published_json(outcomes, constants), "utf-8")
-    page = DOCS / "accuracy.md"
-    score = score_of(without, leave_one_source_out_coverage(without, without))
-    text = filled(page.read_text("utf-8"), "left-out", printed(score))
-    score = score_of(strangers, leave_one_source_out_coverage(strangers, worded))
-    text = filled(text, "by-words", printed_summary(score))
-    score = score_of(unseen, leave_one_source_out_coverage(unseen, worded))
-    text = filled(text, "unseen", printed(score))
-    page.write_text(filled(text, "constants", "\n".join(worth)), "utf-8")
+    left_out = score_of(without, leave_one_source_out_coverage(without, without))
+    never_used = score_of(unseen, leave_one_source_out_coverage(unseen, worded))
+    read_by_words = score_of(strangers, leave_one_source_out_coverage(strangers, worded))
+    shown = {"glance": glance(left_out, never_used), "left-out": printed(left_out), "constants": "\n".join(worth)}
+    write_page("accuracy", {**shown, "by-words": printed_summary(read_by_words)})
+    write_page("blind-predictions", {"unseen": printed(never_used)})
+
+
+def write_page(name: str, shown: Mapping[str, str]) -> None:
+    """Write what a page shows, by its marks."""
+    page = DOCS / f"{name}.md"
+    text = page.read_text("utf-8")
+    for mark, content in shown.items():
+        text = filled(text, mark, content)
+    page.write_text(text, "utf-8")
+
+
+def glance(left_out: Score, never_used: Score) -> str:
+    """What both tests say, one line for each figure."""
+    both = (left_out, never_used)
+    fits = [each.fit for each in both]
+    lines = [
+        _line("step time, mean of sources", ["each source left out", "runs of other sources"]),
+        *(
+            _line(name, [f"{each.judged_together[name].mean_of_datasets:.1%}" for each in both])
+            for name in left_out.judged_together
+        ),
+        *(
+            _line(f"{kind} memory, mean of runs", [f"{each.memory_by_kind[kind].mape:.1%}" for each in both])
+            for kind in ("allocated", "reserved")
+        ),
+        "",
+        "inside intervals meant to hold 80 %, mean of sources",
+        *(_line(name, [f"{each.intervals[name].mean_of_sources:.0%}" for each in both]) for name in left_out.intervals),
+        "",
+        _line("ran out of memory, predicted to be safe", [f"{each.oom_called_safe} of {each.oom}" for each in fits]),
+        _line("fitted, predicted to run out", [f"{each.fitted_called_oom} of {each.fitted}" for each in fits]),
+    ]
+    return "\n".join(lines)
+
+
+def _line(name: str, figures: Sequence[str]) -> str:
+    return f"{name:40}" + "".join(f"{each:>24}" for each in figures)
 
 
 def printed(score: Score) -> str:
