@@ -112,7 +112,7 @@ def glance(left_out: Score, never_used: Score) -> str:
         *(_line(name, [f"{each.intervals[name].mean_of_sources:.0%}" for each in both]) for name in left_out.intervals),
         "",
         _line("ran out of memory, predicted to be safe", [f"{each.oom_called_safe} of {each.oom}" for each in fits]),
-        _line("fitted, predicted to run out", [f"{each.fitted_called_oom} of {each.fitted}" for each in fits]),
+        _line("fitted, predicted to run out of it", [f"{each.fitted_called_oom} of {each.fitted}" for each in fits]),
     ]
     return "\n".join(lines)
 
