@@ -227,6 +227,7 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("megatron-core", "Transformer Engine 2.13.0, bf16 moments", "moment_bytes=2"),
         ("megatron-core", "ranks not bound to cores (numactl --membind=0-3 alone)", "binds_ranks=false"),
         ("megatron-core", "--transformer-impl local by default", "elementwise=eager"),
+        ("megatron-core", "without Transformer Engine and Apex", "fused_update=false"),
         ("megatron-core", "overlap_grad_reduce off by default", "overlap.data_parallel=0"),
         ("megatron-core", "--combined-1f1b-recipe ep_a2a", "expert_overlap=on"),
         ("torchtitan", "deepseek_v3_16b, HybridEP", "fused_kernels=hybrid_ep"),

@@ -43,7 +43,7 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     read = where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
     # An fp32 copy is written, read and written by the update, and read twice to be quantised.
     states = 2 * optimizer_bytes(plan, inputs) + 5 * inputs.runtime.storage.cast_moment_bytes
-    updated = read + states + (inputs.gathered_bytes if half else _unfused_bytes(inputs))
+    updated = read + states + inputs.gathered_bytes * half + _unfused_bytes(inputs)
     if inputs.runtime.storage.offloads_weights:
         return host_time(plan, inputs, owned, updated)
     bytes_moved = owned * (gradient if inputs.runtime.storage.offloads_states else updated)

@@ -28,6 +28,8 @@ APART = ("norms", "router")
 """Parts whose gradients reach autograd as they are."""
 GATHERED_LAYERS = 2
 """The layer that works and the one that is prefetched."""
+SUB_GROUP = 10**9
+"""Parameters that DeepSpeed's ZeRO 3 updates at once (sub_group_size)."""
 
 
 class States(NamedTuple):
@@ -39,8 +41,8 @@ class States(NamedTuple):
     whole_gradients: Floats
     """Of one layer or bucket before its reduce-scatter, alive during its backward."""
     updating: Floats
-    """Copies of gradients and of moments, alive only while gradients are reduced or the optimizer works, when no
-    activations are."""
+    """Copies of gradients and of moments and roots of moments, alive only while gradients are reduced or the optimizer
+    works, when no activations are."""
     joined: Floats
     """Of these, what one tensor needs: memory that activations have left in pieces does not serve it."""
 
@@ -92,9 +94,31 @@ def state_bytes(
         gradients=where(on_host, 0.0, gradient * shard(2) + copied * shard(1)) + extra * parameters,
         optimizer_states=device_optimizer_bytes(plan, inputs) * shard(1),
         whole_gradients=where(plan.zero > 1, bucket, 0.0),
-        updating=(inputs.runtime.storage.cast_moment_bytes + (0 if keeps_copy else copies)) * shard(1) + joined,
+        updating=(inputs.runtime.storage.cast_moment_bytes + (0 if keeps_copy else copies)) * shard(1)
+        + joined
+        + _root_bytes(plan, inputs, shard(1), shard(2)),
         joined=joined,
     )
+
+
+def _root_bytes(plan: Layout, inputs: Inputs, owned: Floats, reduced: Floats) -> Floats:
+    """Roots of second moments where Adam goes operator by operator, which are all taken before it divides by any.
+
+    4 bytes of every parameter that the rank owns, of one sub-group at most under ZeRO 3, less the 2-byte gradients that
+    are dropped for their fp32 copies before the update; none where one kernel updates a weight, or the host does.
+    owned: parameters of the rank; reduced: those of which it keeps gradients. Returns bytes. Source: torch 2.13
+    optim/adam.py, _multi_tensor_adam (`exp_avg_sq_sqrt = torch._foreach_sqrt(...)`), which Megatron-LM takes where
+    neither Transformer Engine nor Apex is installed (core_v0.14.0, core/optimizer/__init__.py); DeepSpeed v0.17.5,
+    runtime/zero/stage_1_and_2.py, step (free_grad_in_param_list, averaged_gradients), and stage3.py (sub_group_size).
+    Qwen2.5-7B in Megatron on four A100 had 22 bytes a parameter allocated, where states are 18
+    (XianghaoKong/llm-serving-systems-lab, docs/s10_results.md).
+    """
+    storage = inputs.runtime.storage
+    if storage.fused_update or storage.offloads_states:
+        return 0.0 * owned
+    roots = storage.moment_bytes * where(plan.zero == 3, smaller(owned, SUB_GROUP), owned)
+    dropped = where(plan.zero == 3, 0.0, inputs.gradient_bytes * reduced) * casts_gradients(plan, inputs)
+    return larger(roots - dropped, 0.0)
 
 
 def bucket_bytes(plan: Layout, inputs: Inputs) -> tuple[Floats, Floats]:
