@@ -1,4 +1,4 @@
-"""What Megatron-core runs operator by operator: the clamp of experts' gate and up, and scaled rotary positions."""
+"""What runs operator by operator: in Megatron-core experts' clamp and scaled rotary positions; GPT-2's GELU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from meshwright.cost.compute.experts import expert_shard, expert_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.memory.activations import layer_memory
-from meshwright.cost.memory.saved import expert_bytes
+from meshwright.cost.memory.saved import expert_bytes, feed_forward_bytes
 from meshwright.cost.shard import layer_shard
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
@@ -164,3 +164,16 @@ def test_transformers_5_17_masks_the_rows_of_experts() -> None:
         outputs = masked.experts.moved_bytes - plain.experts.moved_bytes
         assert outputs == pytest.approx(8 * rows * (2 * 768 + 2048))
         assert masked.permute.moved_bytes - plain.permute.moved_bytes == pytest.approx(inputs * rows * 2048)
+
+
+@pytest.mark.parametrize("runtime", ["pytorch-fsdp1", "pytorch-ddp"])
+def test_gpt2_keeps_what_its_written_out_gelu_reads(runtime: str) -> None:
+    """Of each element of the FFN in 2 bytes: its input and product, and the cube's, the tangent's and the sum's; in 4
+    under autocast. One kernel keeps the first two (transformers 5.23, activations.py, NewGELUActivation).
+    """
+    inputs = question(read_model("gpt2-xl"), "1x2:h200", runtime, sequence_length=1024)
+    (kind,) = inputs.model.layer_kinds
+    shard = layer_shard(Plan(), inputs, kind)
+    width = inputs.residual_bytes / 2
+    elements = 1024 * kind.feed_forward.ffn_size
+    assert float(feed_forward_bytes(Plan(), inputs, kind, shard)) == (4 + 6 * width) * elements

@@ -101,10 +101,10 @@ def test_fewer_layers_of_a_catalogued_model_are_its_first_ones() -> None:
         _model(_shipped("DeepSeek-V3") | {"layers": "64"})
 
 
-def test_every_structure_is_that_of_a_shipped_row_or_of_an_unknown_name() -> None:
+def test_every_structure_is_that_of_a_shipped_row_or_of_words_or_of_an_unknown_name() -> None:
     """And comes from a source."""
     used = {row["architecture"] for row in shipped()}
-    assert set(architectures()) - used <= {"llama-shared-expert"}
+    assert set(architectures()) - used <= {"llama-shared-expert", "gpt2"}
     assert all(each.source for each in architectures().values())
 
 
