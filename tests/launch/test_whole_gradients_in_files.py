@@ -44,6 +44,12 @@ def test_axolotl_adds_up_whole_gradients_unless_every_batch_is_summed(tmp_path: 
     assert every == pytest.approx(4 * SHARED, rel=0.01)
 
 
+def test_the_trainer_reduces_in_2_bytes_under_fsdp_1(tmp_path: Path) -> None:
+    """As accelerate's MixedPrecision has it, so that whole gradients are 2 bytes a parameter."""
+    whole = gradient_bytes(tmp_path, AXOLOTL, "--runtime", "pytorch-fsdp1")
+    assert whole == pytest.approx(2 * 8 * SHARED, rel=0.05)
+
+
 FSDP = """
 distributed_type: FSDP
 fsdp_config:

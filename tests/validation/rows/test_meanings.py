@@ -22,6 +22,7 @@ PIPELINED = {"pp": "2", "schedule": "interleaved", "zero_stage": "2", "recompute
 LAYOUT = "Et*4|(t*4|)*14tmL"
 LAID_OUT = {"plan": f"layout={LAYOUT}", "mtp_layers": "1"}
 ENDS_COUNT = {"ends_layers_less": "1"}
+FP32_GRADIENT_OF_LOGITS = "cross_entropies.fused={ alive_bytes = 6, forward_bytes = 8, backward_bytes = 14 }"
 WHOLE_LAYERS = {"runtime": "megatron-core", "recompute": "full", "pp": "1"}
 PROFILE = {"runtime": "galvatron", "seq_len": "2048", "source": "layernum[1]_bsz8_seq2048_rank7_", "notes": "rank 7"}
 RECIPE = "recipe QWEN3_30B_A3B_PRETRAIN_CONFIG_GB200_BF16_V2@v0.4.0 "
@@ -225,6 +226,9 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("megatron-core", "bf16 gradients and moments, TE 1.13", "casts_moments=[1, 2]"),
         ("megatron-core", "Transformer Engine 2.11", ""),
         ("megatron-core", "Transformer Engine 2.13.0, bf16 moments", "moment_bytes=2"),
+        ("megatron-bridge", "Transformer Engine 2.17.1", ""),
+        ("megatron-bridge", "Transformer Engine 2.18.0", FP32_GRADIENT_OF_LOGITS),
+        ("pytorch-fsdp1", "Hugging Face Trainer, FSDP1", "gradient_bytes=2"),
         ("megatron-core", "ranks not bound to cores (numactl --membind=0-3 alone)", "binds_ranks=false"),
         ("megatron-core", "--transformer-impl local by default", "elementwise=eager"),
         ("megatron-core", "without Transformer Engine and Apex", "fused_update=false"),
