@@ -59,9 +59,16 @@ def test_adam_in_eight_bits_has_moments_of_a_byte(tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize("name", FORMS)
 def test_adam_of_pytorch_goes_by_operators_unless_it_is_fused(tmp_path: Path, name: str) -> None:
     plain = read(tmp_path, name, "adamw_torch").inputs.runtime
-    assert plain.storage.fused_update == (plain.family == "deepspeed")
+    assert not plain.storage.fused_update
     fused = read(tmp_path, name, "adamw_torch_fused").inputs.runtime.storage
     assert (fused.fused_update, fused.moment_bytes) == (True, 4)
+
+
+def test_an_optimizer_of_deepspeed_s_own_file_is_fused(tmp_path: Path) -> None:
+    (tmp_path / "factory.yaml").write_text(FACTORY.replace("NAME", "adamw_torch"))
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "optimizer": {"type": "AdamW"}}')
+    question = question_of_file(tmp_path / "factory.yaml", Given(cluster="1x8:h100"))
+    assert question.inputs.runtime.storage.fused_update
 
 
 @pytest.mark.parametrize("name", FORMS)
