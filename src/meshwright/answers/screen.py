@@ -112,7 +112,7 @@ def replacements(inputs: Inputs) -> list[str]:
 
 def verdict_lines(estimate: Estimate, inputs: Inputs) -> tuple[str, str]:
     """Speed and fit of one plan; of one that does not fit, the verdict first."""
-    speed, fit = _speed(estimate, inputs), fit_words(estimate)
+    speed, fit = _speed(estimate, inputs), fit_words(estimate, inputs)
     return (speed, fit) if estimate.verdict.fits else (fit, f"If it did fit: {speed}")
 
 
@@ -130,8 +130,8 @@ def _speed(estimate: Estimate, inputs: Inputs) -> str:
     return f"{text}; {format_count(inputs.job.tokens)} tokens in {time}"
 
 
-def fit_words(estimate: Estimate) -> str:
-    """The verdict, what the worst stage needs, and how likely it fits."""
+def fit_words(estimate: Estimate, inputs: Inputs) -> str:
+    """The verdict, what the worst stage needs, and how likely it fits, without what is not counted."""
     fit = estimate.fit
     needed, visible = format_gib(fit.needed_bytes), format_gib(fit.visible_bytes)
     least = "at most " if fit.probability <= 1 - MOST_CERTAIN else ""
@@ -143,6 +143,8 @@ def fit_words(estimate: Estimate) -> str:
         text += "; it fits only if it takes less than predicted"
         if fit.needed_bytes - estimate.memory.fragmentation <= fit.visible_bytes:
             text += ", or PyTorch gives back what it holds and does not use, which makes a step longer"
+    if fit.verdict.fits and inputs.runtime.host.graphs != "none":
+        text += "; what CUDA graphs hold is not counted"
     return Toned(text, TONES[fit.verdict])
 
 

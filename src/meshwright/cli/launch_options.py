@@ -107,11 +107,11 @@ def written_lines(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, o
     framework = files.framework or framework_of(inputs.runtime.id)
     written = launch_files(plan, inputs, framework, nearest=files.nearest)
     folder = write_folder(written.files, out, option, overwrite=files.overwrite)
-    table = written.launch.table
+    table, moved = written.launch.table, written.launch.inputs
     replaced = [f"replaced: {each}" for each in written.replaced]
     named = f"{table.framework} ({table.release}), {written.launch.plan}"
-    seconds, fits = format_seconds(written.estimate.step_time_s), fit_words(written.estimate).replace("**", "")
+    seconds, fits = format_seconds(written.estimate.step_time_s), fit_words(written.estimate, moved).replace("**", "")
     paths = (visible(str(folder / name)) for name in written.files)
-    release = release_lines(table, written.launch.inputs.runtime)
+    release = release_lines(table, moved.runtime)
     predicted = f"predicted: {seconds} a step; {fits}"
     return [*written.warnings, named, *replaced, predicted, *release, *written.hosts, *paths]

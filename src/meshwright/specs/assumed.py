@@ -18,6 +18,7 @@ Condition = Literal[
     "several_accelerators",
     "several_nodes",
     "thousands_of_accelerators",
+    "graphs",
 ]
 """What a question has: of the model, of the recipe, of the cluster."""
 Assumed = tuple[str | dict[Condition, str], ...]

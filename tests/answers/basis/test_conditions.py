@@ -8,8 +8,12 @@ import pytest
 
 from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.basis.conditions import CONDITIONS
+from meshwright.answers.screen import fit_words
+from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidSpec
+from meshwright.layout.named import plan_of
 from meshwright.specs.assumed import Condition
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.model import Model
 from meshwright.specs.reading.accelerator import read_accelerator
 from meshwright.specs.reading.cluster import read_cluster
@@ -66,6 +70,17 @@ def test_thousands_of_accelerators_are_told_what_runs_of_few_micro_batches_took(
     }
     assert not told[255]
     assert ["longer than predicted" in line for line in told[256]] == [True]
+
+
+@pytest.mark.parametrize("runtime", ["megatron-core", "megatron-bridge"])
+@pytest.mark.parametrize("graphs", ["none", "parts", "iteration"])
+def test_what_graphs_hold_is_told_as_not_counted(runtime: str, graphs: str) -> None:
+    inputs = question(llama_8b(), "1x8:h200", runtime, precision="bf16", global_batch=64)
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [f"host.graphs={graphs}"]))
+    (estimate,) = estimate_each([plan_of(inputs)], inputs)
+    assert estimate.verdict.fits
+    assert ("what CUDA graphs hold is not counted" in fit_words(estimate, inputs)) == (graphs != "none")
+    assert any(line.startswith("what CUDA graphs hold") for line in assumptions(inputs)) == (graphs != "none")
 
 
 def test_an_unknown_condition_is_refused() -> None:

@@ -23,6 +23,7 @@ CONDITIONS: dict[Condition, Callable[[Inputs], bool]] = {
     "several_accelerators": lambda inputs: inputs.cluster.num_gpus > 1,
     "several_nodes": lambda inputs: inputs.cluster.num_nodes > 1,
     "thousands_of_accelerators": lambda inputs: inputs.cluster.num_gpus >= THOUSANDS,
+    "graphs": lambda inputs: inputs.runtime.host.graphs != "none",
 }
 
 

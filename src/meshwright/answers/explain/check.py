@@ -150,7 +150,7 @@ def check_screen(
     )
     sizes = *unaligned_lines(check.unaligned), *beyond_positions(inputs)
     warned = *unlaunched_lines(check.launch_refused), *sizes
-    fit = [fit_words(check.estimate), *own_release_lines(inputs.runtime)] if check.estimate else []
+    fit = [fit_words(check.estimate, inputs), *own_release_lines(inputs.runtime)] if check.estimate else []
     lines = Lines((*answer, *fit, *changes, *nearest, *warned))
     settings = Bullets(tuple(map(str, check.launch)))
     launch = (Heading("The launch must set", 3), settings) if check.launch else ()

@@ -140,7 +140,7 @@ def _require_fitting(estimate: Estimate, inputs: Inputs) -> None:
         return
     raise NothingFits(
         f"the nearest plan that {inputs.runtime.id} runs does not fit in memory, and no files were written: "
-        f"{estimate.plan}; {fit_words(estimate).replace('**', '')}. {_others_of(inputs)}"
+        f"{estimate.plan}; {fit_words(estimate, inputs).replace('**', '')}. {_others_of(inputs)}"
     )
 
 
@@ -186,7 +186,7 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
         *release_lines(table, inputs.runtime),
         f"{sequences(job.global_batch)} of {job.sequence_length} tokens a step, {job.precision}{job_details(inputs)}.",
         f"Predicted: {format_seconds(estimate.step_time_s)} a step. {step_time_line(estimate, inputs)}",
-        f"Memory: {fit_words(estimate).replace('**', '')}.",
+        f"Memory: {fit_words(estimate, inputs).replace('**', '')}.",
         *(f"Replaced: {each}." for each in replaced),
         *_of_the_config(launch, carried),
         *_unscaled(launch),
