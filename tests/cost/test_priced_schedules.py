@@ -83,7 +83,7 @@ def test_a_priced_stage_keeps_what_its_schedule_says(schedule: Schedule) -> None
     chunks = 1 if schedule == Schedule.DUALPIPE else plan.vpp
     layers = np.full((plan.vpp, 4), 8 // chunks)
     pipeline = PipelineShape(4, 32, plan.vpp, 4)
-    kept, waiting = chunks_at_peak(schedule, np.arange(4), pipeline, layers, all_worked=False)
+    kept, waiting = chunks_at_peak(schedule, pipeline, layers, all_worked=False)
     assert stages.in_flight_layers[:, 0].tolist() == (kept.sum(axis=0) * 8 // chunks).tolist()
     assert stages.waiting_layers[:, 0].tolist() == (waiting.sum(axis=0) * 8 // chunks).tolist()
 

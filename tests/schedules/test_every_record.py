@@ -72,7 +72,7 @@ def test_the_played_order_keeps_as_many_chunks_as_the_record_says(
         pytest.skip("two copies need an even number of stages")
     record, ranks, pipeline = schedule.record, np.arange(stages), shape_of(schedule, stages, micro_batches)
     played = played_of(schedule, micro_batches, alike(stages, (1.0, 1.0, 1.0)))
-    held, waiting = chunks_at_peak(schedule, ranks, pipeline, np.ones((CHUNKS[schedule], stages)), all_worked=False)
+    held, waiting = chunks_at_peak(schedule, pipeline, np.ones((CHUNKS[schedule], stages)), all_worked=False)
     kept = held.sum(axis=0) + waiting.sum(axis=0)
     assert tuple(in_flight(schedule, ranks, pipeline)) == tuple(held.sum(axis=0))
     assert max(played.unfinished) == max(kept)
@@ -115,10 +115,9 @@ def test_chunks_kept_are_those_of_pytorchs_own_tables(
     """Counted in `pipeline_order` of torch 2.13 (distributed/pipelining/schedules.py) with 4 p micro-batches: worked
     forward and not backward, and those with one gradient still to come.
     """
-    ranks = np.arange(stages)
     alike_chunks = np.ones((chunks, stages), dtype=np.int64)
     pipeline = PipelineShape(stages, 4 * stages, chunks, stages)
-    held, waiting = chunks_at_peak(schedule, ranks, pipeline, alike_chunks, all_worked=False)
+    held, waiting = chunks_at_peak(schedule, pipeline, alike_chunks, all_worked=False)
     assert held.sum(axis=0).tolist() == live
     assert (held.sum(axis=0) + waiting.sum(axis=0)).tolist() == kept
 

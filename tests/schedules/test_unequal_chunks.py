@@ -23,10 +23,10 @@ def test_of_unequal_chunks_the_moment_with_the_most_layers_counts(
     stages: int, rounds: int, sizes: list[int], all_worked: bool
 ) -> None:
     """Against every moment of the order itself."""
-    ranks, chunks, micro_batches = np.arange(stages), len(sizes), rounds * stages
+    chunks, micro_batches = len(sizes), rounds * stages
     layers = np.tile(np.array(sizes)[:, None], stages)
     pipeline = PipelineShape(stages, micro_batches, chunks, stages)
-    kept, _ = chunks_at_peak(Schedule.INTERLEAVED, ranks, pipeline, layers, all_worked=all_worked)
+    kept, _ = chunks_at_peak(Schedule.INTERLEAVED, pipeline, layers, all_worked=all_worked)
     for rank, actions in enumerate(interleaved.actions(pipeline)):
         most, later = _most_layers(actions, sizes)
         assert kept[:, rank] @ sizes == (later if all_worked and later is not None else most)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
-from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn, negated, structured
+from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn, negated
 from meshwright.distinct import distinct_rows
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plans import Layout, Plans
-from meshwright.layout.splits import PipelineSplit, layers_before, split_layers
-from meshwright.schedules.peak import chunks_at_peak
-from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.records import blocks, copies, splits_backward, v_shaped
+from meshwright.layout.signatures import Given, signature_table
+from meshwright.layout.splits import PipelineSplit
+from meshwright.schedules.records import v_shaped
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,30 +136,6 @@ class _Spread(Stages):
         return column
 
 
-class _Given(NamedTuple):
-    """What of a question the stages of a pipeline depend on."""
-
-    model: Model
-    mtp_layers: int
-    stage_split: str
-    defers_reduction: bool
-    receives_ahead: bool
-    keeps_messages: bool
-
-    @classmethod
-    def of(cls, inputs: Inputs) -> Self:
-        """That of a question."""
-        pipeline = inputs.runtime.pipeline
-        return cls(
-            model=inputs.model,
-            mtp_layers=inputs.mtp_layers,
-            stage_split=pipeline.stage_split,
-            defers_reduction=inputs.runtime.sharding.defers_reduction,
-            receives_ahead=pipeline.receives_ahead,
-            keeps_messages=pipeline.keeps_messages,
-        )
-
-
 def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
     """The stages of plans: each holds the blocks that its schedule lays out, which are as large as `splits` says.
 
@@ -180,12 +151,12 @@ def signature_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> tuple[S
     """The same of plans that `filling` leaves, and for every stage a number that those of the same signature and place
     share, shape (r,).
     """
-    (signatures, index), given = distinct_signatures(plans), _Given.of(inputs)
+    (signatures, index), given = distinct_signatures(plans), Given.of(inputs)
     tables = [
-        _signature(given, _pipeline(row[:-4], plans.chunkings), row[-4:], keep_all)
+        signature_table(given, _pipeline(row[:-4], plans.chunkings), row[-4:], keep_all)
         for row in zip(*(signature.tolist() for signature in signatures), strict=True)
     ]
-    tables = tables or [_signature(given, PipelineSplit(1, 1), (0, 1, 1, 0), keep_all)]
+    tables = tables or [signature_table(given, PipelineSplit(1, 1), (0, 1, 1, 0), keep_all)]
     heights = np.array([len(table) for table in tables])
     # np.concatenate takes a hundred times as long.
     rows = np.frombuffer(b"".join(each.tobytes() for each in tables), tables[0].dtype)
@@ -221,77 +192,3 @@ def _pipeline(row: tuple[int, ...], chunkings: tuple[tuple[int, ...], ...]) -> P
 def ends_apart(plan: Layout) -> Bools:
     """Whether the embedding and the head are on different ranks; scalar or array (n,)."""
     return (plan.pp > 1) & negated(v_shaped(plan.schedule))
-
-
-@lru_cache(maxsize=2048)
-def _signature(given: _Given, pipeline: PipelineSplit, turns: tuple[int, ...], keep_all: bool) -> NDArray[np.void]:
-    """The stages of one pipeline, with a field for every column; turns: its schedule, micro-batches, group of them and
-    layers recomputed. A search asks for the same ones again and again.
-    """
-    schedule, micro_batches, group, recomputed = turns
-    shape = PipelineShape(stages=pipeline.pp, micro_batches=micro_batches, chunks=pipeline.vpp, microbatch_group=group)
-    stages, sizes, block, in_flight = _worked(given, pipeline, schedule, shape)
-    ends, before = sizes.cumsum(), layers_before(given.model)
-    of_block = before[ends] - before[ends - np.maximum(sizes - (recomputed or given.model.num_layers), 0)]
-    without = of_block[block]
-    table = stages | {
-        "layers_not_recomputed": without.sum(axis=0),
-        "in_flight_not_recomputed": (without * in_flight[:, :, None]).sum(axis=0),
-        "model_layers_not_recomputed": np.tile(of_block.sum(axis=0), (pipeline.pp, 1)),
-    }
-    if keep_all or given.keeps_messages or (given.defers_reduction and splits_backward(schedule)):
-        return structured(table)
-    return structured(table)[_undominated(table)]
-
-
-class _Worked(NamedTuple):
-    """The stages of one pipeline, but for what is recomputed."""
-
-    stages: dict[str, IntColumn | BoolColumn]
-    sizes: IntColumn
-    """Layers of every block, shape (blocks,)."""
-    block: IntColumn
-    """Of every chunk of every stage, its block; shape (chunks held, p)."""
-    in_flight: IntColumn
-    """Micro-batches of each of these when the stage keeps the most; shape (chunks held, p)."""
-
-
-@lru_cache(maxsize=2048)
-def _worked(given: _Given, pipeline: PipelineSplit, schedule: int, shape: PipelineShape) -> _Worked:
-    model, stages, chunks = given.model, pipeline.pp, pipeline.vpp
-    stage = np.arange(stages)
-    before = layers_before(model)
-    sizes = split_layers(model, given.stage_split, given.mtp_layers, pipeline)
-    ends, block = sizes.cumsum(), blocks(schedule, stages, chunks)
-    per_chunk = (before[ends] - before[ends - sizes])[block]
-    with_head, held = block == stages * chunks - 1, sizes[block]
-    weights = held + with_head * held.max(axis=0)
-    defers = given.defers_reduction
-    in_flight, waiting = chunks_at_peak(schedule, stage, shape, weights, all_worked=defers)
-    kept = (per_chunk * in_flight[:, :, None]).sum(axis=0)
-    fullest = chunks_at_peak(schedule, stage, shape, held, all_worked=True).in_flight if defers else in_flight
-    table = {
-        "stage": stage,
-        "layers": per_chunk.sum(axis=0),
-        "last_chunk_layers": defers * per_chunk[-1],
-        "first_chunk_layers": defers * per_chunk[0],
-        "in_flight_layers": kept,
-        "further_layers": (per_chunk * fullest[:, :, None]).sum(axis=0) - kept,
-        "waiting_layers": (per_chunk * waiting[:, :, None]).sum(axis=0),
-        "in_flight_micro_batches": in_flight.sum(axis=0) if copies(schedule) > 1 else in_flight.max(axis=0),
-        "in_flight_chunks": in_flight.sum(axis=0),
-        "in_flight_at_head": (in_flight * with_head).sum(axis=0),
-        "receives": given.receives_ahead * ((block > 0) * 1 + ~with_head).sum(axis=0),
-        "embedding": (block == 0).any(axis=0),
-        "head": with_head.any(axis=0),
-        "copies": np.full(stages, copies(schedule)),
-    }
-    return _Worked(stages=table, sizes=sizes, block=block, in_flight=in_flight)
-
-
-def _undominated(table: dict[str, IntColumn | BoolColumn]) -> IntColumn:
-    """Rows that no other row exceeds or equals in every count; of equal rows the earliest stays."""
-    counts: IntColumn = np.column_stack([column for name, column in table.items() if name != "stage"])
-    as_much = (counts[:, None] >= counts).all(axis=2)
-    earlier = np.tri(len(counts), k=-1, dtype=bool).T
-    return np.flatnonzero(~(as_much & (~as_much.T | earlier)).any(axis=0))
