@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from commands import hangs_after
 from hints import leads_to_legal
 from meshwright.errors import IllegalPlan
-from meshwright.layout.legality import RULES, check, faults, keeps_tp, require_legal, rules_of
+from meshwright.layout.legality import RULES, check, faults, may_be_legal, require_legal, rules_of
 from meshwright.layout.legality.rule import divisors, nearest
 from meshwright.layout.plan import KINDS, MAX_COUNT, Plan
 from meshwright.layout.plans import Plans
@@ -42,9 +42,10 @@ def test_tables_and_single_plans_are_judged_alike(name: str) -> None:
 
 @settings(max_examples=40)
 @given(ruled(), st.lists(any_plans(), min_size=1, max_size=20))
-def test_no_plan_is_legal_whose_tp_is_refused_alone(given: Inputs, rows: list[Plan]) -> None:
-    refused = [plan for plan in rows if not keeps_tp(plan.tp, given)]
-    assert all(faults(plan, given) for plan in refused)
+def test_no_plan_is_legal_whose_degrees_are_refused_alone(given: Inputs, rows: list[Plan]) -> None:
+    for plan in rows:
+        alone = Plan(tp=plan.tp, dp=plan.dp * plan.micro_batch, etp=plan.etp, num_microbatches=plan.num_microbatches)
+        assert may_be_legal(alone, given) or faults(plan, given)
 
 
 @settings(max_examples=40)

@@ -39,23 +39,6 @@ QUESTIONS = {
 TOO_LARGE = question(llama_70b(), "1x8:h100", global_batch=8, sequence_length=8192)
 
 
-@pytest.mark.parametrize("name", ["llama 8b on 32 h100", "gemma on 24 b200"])
-def test_plans_that_nobody_counts_change_no_answer(name: str) -> None:
-    whole, few = (find(QUESTIONS[name], top=3, counted=counted) for counted in (True, False))
-    assert (few.best, few.other_splits, few.leanest, few.legal) == (
-        whole.best,
-        whole.other_splits,
-        whole.leanest,
-        whole.legal,
-    )
-    assert few.considered <= whole.considered
-
-
-def test_plans_that_nobody_counts_are_not_enumerated() -> None:
-    given = QUESTIONS["gemma on 24 b200"]
-    assert find(given, top=1, counted=False).considered < find(given, top=1).considered
-
-
 def _leanness(estimates: Estimates) -> np.ndarray:
     return estimates.memory.device[estimates.worst]
 

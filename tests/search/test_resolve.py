@@ -22,7 +22,8 @@ from meshwright.schedules import interleaved
 from meshwright.schedules.action import ChunkTimes, play
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule, blocks
-from meshwright.search.find import LEAST_GAIN, find
+from meshwright.search.find import find
+from meshwright.search.ranking.rank import LEAST_GAIN
 from meshwright.search.resolve import recomputations, resolved
 from meshwright.search.resolve.chunks import chunk_times, lighter_ends
 from meshwright.search.resolve.stages import best_splits, named_by_ends

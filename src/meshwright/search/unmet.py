@@ -35,7 +35,7 @@ def nothing_legal(inputs: Inputs, considered: int) -> IllegalPlan:
 
 def simplest(inputs: Inputs) -> Plan | None:
     """Of the first plan of every split the one that breaks the fewest rules; None where the space is empty."""
-    firsts = [Part(part.split, [choice[:1] for choice in part.choices]) for part in parts(inputs)]
+    firsts = [Part(each.split, [choice[:1] for choice in each.choices], each.grids[:1]) for each in parts(inputs)]
     if not firsts:
         return None
     plans = Plans.join(tables_of(firsts, inputs))

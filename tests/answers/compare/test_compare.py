@@ -35,7 +35,8 @@ from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.find import LEAST_GAIN, find
+from meshwright.search.find import find
+from meshwright.search.ranking.rank import LEAST_GAIN
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_network
 from strategies import Planned, dense_model, legal_plans, llama_8b, llama_70b, planned

@@ -30,7 +30,7 @@ from meshwright.answers.sweep.parquet import read_rows
 from meshwright.answers.sweep.run import SweepResult, sweep
 from meshwright.errors import INTERRUPTED, InvalidInput
 from meshwright.search import find as find_module
-from meshwright.search.many_searches.fewest_nodes import whole_answer
+from meshwright.search.find import whole_answer
 from meshwright.search.result import SearchResult
 from meshwright.search.stop import Progress, StopSearch
 from meshwright.specs.inputs import Inputs

@@ -19,6 +19,7 @@ from meshwright.search.fits import fitting as fitting_module
 from meshwright.search.fits import forward_bounds as forward_bounds_module
 from meshwright.search.fits.bounds import LeastMemory, least_in_forward, least_memory, most_unequal
 from meshwright.search.fits.forward_bounds import ForwardBounds
+from meshwright.search.fits.safe import fitting_where_safe
 from meshwright.search.resolve import stages as stages_module
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
@@ -73,6 +74,19 @@ def test_weights_alone_tell_of_the_last_forward_no_more_than_all_that_is_kept(na
     assert bounds.leanest() == whole.device.argmin()
     bounds.ask(~bounds.asked)
     assert (bounds.device == whole.device).all()
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_no_plan_is_safe_that_bounds_rule_out_to_be(name: str) -> None:
+    inputs = ASKED[name]
+    plans = legal_plans(inputs)
+    pipelines, stages = pipelines_of(plans, inputs, keep_all_stages=False)
+    unfit = least_memory(pipelines, inputs, Verdict.SAFE).unfit
+    if name in CAST:
+        unfit |= least_in_forward(plans, pipelines, stages, inputs, Verdict.SAFE).unfit
+    safe = footprints_of(plans, inputs).verdict == Verdict.SAFE
+    assert not (safe & unfit).any()
+    assert len(fitting_where_safe(plans, inputs)) >= safe.sum()
 
 
 @pytest.mark.parametrize("name", ["deferred gradients", "routed as usual"])
@@ -143,7 +157,7 @@ def test_stages_that_cannot_fit_are_not_priced_and_answers_are_the_same(
     monkeypatch.setattr(stages_module, "stage_costs", counted)
     few = find(inputs), sum(priced)
     priced.clear()
-    monkeypatch.setattr(stages_module, "unfit_stages", lambda _, stages, __: np.zeros(len(stages.plan), dtype=bool))
+    monkeypatch.setattr(stages_module, "unfit_stages", lambda _, stages, *__: np.zeros(len(stages.plan), dtype=bool))
     every = find(inputs), sum(priced)
     assert few[0] == every[0]
     assert 0 < few[1] <= left * every[1]

@@ -19,6 +19,7 @@ from meshwright.search.many_searches.fewest_nodes import fewest_nodes
 from meshwright.search.many_searches.remedies import Kind, Remedy, remedies
 from meshwright.search.plan_space.constrained import satisfies
 from meshwright.search.published.runs import unpublished
+from meshwright.search.safe import safe_plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
@@ -129,7 +130,7 @@ def test_more_nodes_begin_where_limits_do_and_each_is_faster(name: str) -> None:
 
 def test_no_question_is_searched_twice() -> None:
     given = result("llama 70b")
-    with mock.patch.object(fewest_nodes_module, "find", wraps=find) as searched:
+    with mock.patch.object(fewest_nodes_module, "safe_plan", wraps=safe_plan) as searched:
         remedies(given)
     questions = [call.args[0] for call in searched.call_args_list]
     assert len(questions) == len(set(questions)) > 1

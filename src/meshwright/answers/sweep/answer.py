@@ -19,7 +19,7 @@ from meshwright.answers.unfit.nothing_fits import shortfall_words
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput
 from meshwright.search.executors import stopped_by_parent
-from meshwright.search.many_searches.fewest_nodes import whole_answer
+from meshwright.search.find import whole_answer
 from meshwright.search.plan_space.space import size
 from meshwright.search.stop import Progress
 from meshwright.specs.inputs import Inputs

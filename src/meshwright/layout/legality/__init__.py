@@ -78,13 +78,22 @@ def _misnamed(inputs: Inputs) -> Iterator[Fault]:
             yield Fault(f"runtime.checks.{name}", what)
 
 
-_OF_TP = tensor.query_heads, tensor.kv_heads, tensor.ffn_size
-"""Rules for every plan that read nothing of it but its tp."""
+_OF_DEGREES = (
+    tensor.query_heads,
+    tensor.kv_heads,
+    tensor.ffn_size,
+    mesh.global_batch,
+    experts.expert_tensor_parallel,
+    experts.expert_ffn_size,
+)
+"""Rules for every plan that read nothing of it but tp, dp and etp, and the sequences of a step."""
 
 
-def keeps_tp(tp: int, inputs: Inputs) -> bool:
-    """Whether some plan with this tp may be legal: it keeps the rules that read nothing else of a plan."""
-    return all(rule.legal(Plan(tp=tp), inputs) for rule in _OF_TP)
+def may_be_legal(plan: Plan, inputs: Inputs) -> bool:
+    """Whether some plan with the tp, dp, etp and sequences of this one may be legal: it keeps the rules that read
+    nothing else.
+    """
+    return all(rule.legal(plan, inputs) for rule in _OF_DEGREES)
 
 
 def check(plans: Plans, inputs: Inputs) -> Legality:

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, column
 from meshwright.cost.memory.components import communicator_bytes
-from meshwright.cost.memory.fit import bounds
+from meshwright.cost.memory.fit import Verdict, bounds, safe_bytes
 from meshwright.cost.memory.forward import forward_memory
 from meshwright.cost.memory.stage_parameters import stage_units
 from meshwright.cost.memory.states import stage_states
@@ -32,10 +32,10 @@ class LeastMemory(NamedTuple):
     device: FloatColumn
     """Bytes that the fullest stage holds at least, as the driver shows them."""
     unfit: BoolColumn
-    """Whether that alone makes a plan run out of memory."""
+    """Whether that alone makes the verdict on a plan worse than is accepted."""
 
 
-def least_memory(pipelines: Pipelines, inputs: Inputs) -> LeastMemory:
+def least_memory(pipelines: Pipelines, inputs: Inputs, accepted: Verdict = Verdict.AT_RISK) -> LeastMemory:
     """Weights, gradients and optimizer states of the fullest stage, with workspaces, the share of fragmentation,
     context and communicators: what else is allocated in a step is never less than nothing.
 
@@ -44,7 +44,7 @@ def least_memory(pipelines: Pipelines, inputs: Inputs) -> LeastMemory:
     grows in proportion to a. That holds where the error of allocated memory is known, 2-byte weights are stored, and
     experts are not routed unequally between ranks. Elsewhere it is asked of the stage with the fewest states, whichever
     is the fullest, and where `_least_grows`; of fp32 weights, which are gathered, those and two moments are counted.
-    pipelines: of the plans, legal ones.
+    pipelines: of the plans, legal ones; accepted: the worst verdict that is not unfit, which fits.
     """
     memory, stages, stored = inputs.runtime.memory, pipelines.stages, _states(pipelines.weights, inputs)
     # States of the fullest and of the emptiest stage of every pipeline, (p,).
@@ -53,14 +53,20 @@ def least_memory(pipelines: Pipelines, inputs: Inputs) -> LeastMemory:
     routed = inputs.routes_as_usual & (pipelines.plans.ep > 1)
     known = inputs.runtime.storage.weights == "half" and measured_memory(inputs) == ALLOCATED
     allocated = np.where(~routed & known, fullest, emptiest)
-    grows = (~routed & known) | _least_grows(pipelines.plans, inputs)
-    unfit = grows & _surely_unfit(allocated, communicators, inputs)
+    grows = (~routed & known) | _grows(pipelines.plans, inputs, accepted)
+    unfit = grows & _surely_unfit(allocated, communicators, inputs, accepted)
     device = (1 + memory.fragmentation) * fullest + memory.context_bytes + communicators
     return LeastMemory(device[pipelines.of_plan], unfit[pipelines.of_plan])
 
 
 def least_in_forward(
-    plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs, *, keeps: bool = True
+    plans: Plans,
+    pipelines: Pipelines,
+    stages: Stages,
+    inputs: Inputs,
+    accepted: Verdict = Verdict.AT_RISK,
+    *,
+    keeps: bool = True,
 ) -> LeastMemory:
     """The same of what plans whose weights are cast for use hold in the last forward of their step.
 
@@ -68,8 +74,9 @@ def least_in_forward(
     worst stage reserves most over the whole step; it is not known here, so all are asked. It reserves at least what any
     stage reserves in its last forward, and what is left of that without its own pools and its bytes of no use is
     allocated.
-    plans: shape (n,); pipelines, stages: theirs; keeps: whether micro-batches keep anything; where not, no plan with
-    these weights and as many micro-batches holds less, or fits where it says that they do not.
+    plans: shape (n,); pipelines, stages: theirs; accepted: as of `least_memory`; keeps: whether micro-batches keep
+    anything; where not, no plan with these weights and as many micro-batches holds less, or fits where it says that
+    they do not.
     """
     runs = Runs.of(plans, stages, pipelines, micro_batch_shapes(plans, inputs, pipelines)) if keeps else None
     held = forward_memory(stages, pipelines, runs, plans, inputs)
@@ -81,28 +88,35 @@ def least_in_forward(
         allocated = np.maximum(allocated, beside)
     most = (most_unequal(pipelines.plans, inputs) - 1)[pipelines.of_plan]
     routing = most[stages.plan] * (2 + memory.fragmentation) * (allocated - held.states)
-    fits = ~_surely_unfit(allocated, communicators[stages.plan], inputs, routing)
-    unfit = _least_grows(pipelines.plans, inputs)[pipelines.of_plan] & (stages.largest(1.0 * fits) == 0)
+    fits = ~_surely_unfit(allocated, communicators[stages.plan], inputs, accepted, routing)
+    unfit = _grows(pipelines.plans, inputs, accepted)[pipelines.of_plan] & (stages.largest(1.0 * fits) == 0)
     return LeastMemory(reserved + memory.context_bytes + communicators, unfit)
 
 
-def unfit_stages(plans: Plans, stages: Stages, inputs: Inputs) -> BoolColumn:
-    """Whether stages are out of memory by what they keep from step to step alone, as `least_memory` says; shape (r,).
+def unfit_stages(plans: Plans, stages: Stages, inputs: Inputs, accepted: Verdict) -> BoolColumn:
+    """Whether stages are unfit by what they keep from step to step alone, as `least_memory` says; shape (r,).
 
-    plans: shape (n,), micro-batches as `filling` leaves them; stages: that they could have, shape (r,).
+    plans: shape (n,), micro-batches as `filling` leaves them; stages: that they could have, shape (r,); accepted: as of
+    `least_memory`.
     """
     allocated = _states(Weights.of(plans, alone(plans), stages), inputs) + inputs.runtime.memory.workspace_bytes
     communicators = column(communicator_bytes(plans, inputs))
-    return _least_grows(plans, inputs)[stages.plan] & _surely_unfit(allocated, communicators[stages.plan], inputs)
+    grows = _grows(plans, inputs, accepted)[stages.plan]
+    return grows & _surely_unfit(allocated, communicators[stages.plan], inputs, accepted)
 
 
 def _surely_unfit(
-    allocated: FloatColumn, communicators: FloatColumn, inputs: Inputs, routing: Floats = 0.0
+    allocated: FloatColumn, communicators: FloatColumn, inputs: Inputs, accepted: Verdict, routing: Floats = 0.0
 ) -> BoolColumn:
-    """Whether not one of ten runs that hold so many bytes, and nothing else, fits. routing: as of `bounds`."""
+    """Whether the verdict on runs that hold so many bytes, and nothing else, is worse than is accepted: not one of ten
+    fits, or more run out of memory than the job's `risk`. routing: as of `bounds`, at most; it makes no plan safer.
+    """
     reserved = (1 + inputs.runtime.memory.fragmentation) * allocated
-    least = column(bounds(allocated, reserved, communicators, inputs, routing).least)
-    return least > inputs.cluster.accelerator.visible_memory_bytes
+    if accepted == Verdict.SAFE:
+        needed = safe_bytes(bounds(allocated, reserved, communicators, inputs), inputs.job.risk)
+    else:
+        needed = bounds(allocated, reserved, communicators, inputs, routing).least
+    return column(needed) > inputs.cluster.accelerator.visible_memory_bytes
 
 
 def _states(weights: Weights, inputs: Inputs) -> FloatColumn:
@@ -117,6 +131,13 @@ def _states(weights: Weights, inputs: Inputs) -> FloatColumn:
     trained = stored.trained(inputs)
     kept = (storage.weight_bytes + storage.moments_bytes) * trained + HALF_BYTES * (stored.all - trained)
     return column(kept)[weights.of_stage]
+
+
+def _grows(plans: Plans, inputs: Inputs, accepted: Verdict) -> BoolColumn:
+    """Whether more bytes make no verdict on a stage better than is accepted; shape (n,). What must be visible for a
+    safe plan is a sum of terms that all grow.
+    """
+    return np.ones(len(plans), dtype=bool) if accepted == Verdict.SAFE else _least_grows(plans, inputs)
 
 
 def _least_grows(plans: Plans, inputs: Inputs) -> BoolColumn:

@@ -58,7 +58,6 @@ def fitting(legal: Plans, inputs: Inputs, tally: Tally) -> Footprints:
     if leaner.any():
         _priced(legal, pipelines, leaner, inputs, tally)
     fits = memory.verdict < Verdict.OUT_OF_MEMORY
-    tally.legal += len(legal)
     tally.fitting += int(fits.sum())
     tally.unpriced += int((unfit & ~leaner).sum())
     return memory.take(fits)

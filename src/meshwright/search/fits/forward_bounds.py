@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.shapes import Pipelines
 from meshwright.distinct import first_rows
 from meshwright.layout.plans import Plans
@@ -24,6 +25,7 @@ class ForwardBounds:
     plans: Plans
     pipelines: Pipelines
     inputs: Inputs
+    accepted: Verdict
     device: FloatColumn
     """Bytes, as of `LeastMemory`; of plans that were not asked for no more than these; shape (n,)."""
     unfit: BoolColumn
@@ -32,12 +34,13 @@ class ForwardBounds:
     """Whether that is with all that micro-batches keep, shape (n,)."""
 
     @classmethod
-    def of(cls, plans: Plans, pipelines: Pipelines, inputs: Inputs) -> Self:
-        """Those of plans; asked are those that may fit."""
+    def of(cls, plans: Plans, pipelines: Pipelines, inputs: Inputs, accepted: Verdict = Verdict.AT_RISK) -> Self:
+        """Those of plans; asked are those that may fit. accepted: as of `least_memory`."""
         first, alike = first_rows(pipelines.of_plan, plans.num_microbatches, plans.microbatch_group)
-        empty = least_in_forward(plans.take(first), *pipelines.of_plans(first), inputs, keeps=False)
+        empty = least_in_forward(plans.some(first), *pipelines.of_plans(first), inputs, accepted, keeps=False)
         asked = np.zeros(len(plans), dtype=bool)
-        bounds = cls(plans, pipelines, inputs, device=empty.device[alike], unfit=empty.unfit[alike], asked=asked)
+        device, unfit = empty.device[alike], empty.unfit[alike]
+        bounds = cls(plans, pipelines, inputs, accepted, device=device, unfit=unfit, asked=asked)
         bounds.ask(~bounds.unfit)
         return bounds
 
@@ -45,7 +48,8 @@ class ForwardBounds:
         """Take into account what the micro-batches of the chosen plans keep, by mask."""
         rows = np.flatnonzero(chosen & ~self.asked)
         if len(rows):
-            least = least_in_forward(self.plans.take(rows), *self.pipelines.of_plans(rows), self.inputs)
+            own = self.pipelines.of_plans(rows)
+            least = least_in_forward(self.plans.some(rows), *own, self.inputs, self.accepted)
             self.device[rows], self.unfit[rows], self.asked[rows] = least.device, least.unfit, True
 
     def leanest(self) -> int:

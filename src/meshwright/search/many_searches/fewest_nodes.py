@@ -9,10 +9,10 @@ from functools import partial
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.flops import model_flops_per_step
-from meshwright.cost.memory.fit import Verdict
-from meshwright.errors import InvalidInput, Stopped
-from meshwright.search.find import Progress, SearchResult, find
+from meshwright.errors import InvalidInput
 from meshwright.search.fits.least_states import least_nodes
+from meshwright.search.safe import safe_plan
+from meshwright.search.stop import Progress
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_nodes
 
@@ -30,18 +30,10 @@ class Limit:
     estimate: Estimate
 
 
-def whole_answer(inputs: Inputs, progress: Progress | None, *, counted: bool = True) -> SearchResult:
-    """The answer of a whole search; raises `Stopped` where it is stopped. counted: as of `find`."""
-    answer = find(inputs, top=1, progress=progress, counted=counted)
-    if not answer.complete:
-        raise Stopped("the search is not complete")
-    return answer
-
-
-def safe_limit(answer: SearchResult) -> Limit | None:
-    """The fastest plan of an answer if it is safe."""
-    is_safe = answer.best[:1] and answer.best[0].verdict == Verdict.SAFE
-    return Limit(answer.inputs, answer.best[0]) if is_safe else None
+def limit_of(inputs: Inputs, progress: Progress | None) -> Limit | None:
+    """The plan that a search of a question recommends, where it is safe; raises as `safe_plan` does."""
+    best = safe_plan(inputs, progress)
+    return Limit(inputs, best) if best else None
 
 
 def step_time_s(limit: Limit) -> float:
@@ -95,7 +87,7 @@ def safe_at(inputs: Inputs, nodes: int, progress: Progress | None = None) -> Lim
     try:
         asked = nodes == inputs.cluster.num_nodes
         there = inputs if asked else inputs.replace(cluster=with_nodes(inputs.cluster, nodes))
-        return safe_limit(whole_answer(there, progress, counted=False))
+        return limit_of(there, progress)
     except InvalidInput:
         return None
 

@@ -20,7 +20,7 @@ from meshwright.layout.plans import Plans
 from meshwright.search import fan_out
 from meshwright.search.find import Progress, SearchResult, chunks, find
 from meshwright.search.many_searches.constraint_costs import ConstraintCost, constraint_costs
-from meshwright.search.many_searches.fewest_nodes import Limit, fewest_nodes, safe_limit, whole_answer
+from meshwright.search.many_searches.fewest_nodes import Limit, fewest_nodes, limit_of
 from meshwright.search.plan_space.space import size
 from meshwright.search.ranking.rank import order
 from meshwright.search.stop import goes_on
@@ -198,11 +198,11 @@ def _at_length(inputs: Inputs, length: int, progress: Progress | None) -> Limit 
             break
         try:
             job = inputs.job.replace(sequence_length=length, global_batch=batch)
-            answer = whole_answer(inputs.replace(job=job), progress, counted=False)
+            limit = limit_of(inputs.replace(job=job), progress)
         except InvalidInput:
             continue
         legal = True
-        if limit := safe_limit(answer):
+        if limit:
             return limit
     return None
 

@@ -11,13 +11,13 @@ from itertools import chain, islice
 from typing import Any
 
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality.rule import divisors
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.fits.least_states import states_fit
-from meshwright.search.many_searches.fewest_nodes import fewest_nodes, safe_at, whole_answer
+from meshwright.search.many_searches.fewest_nodes import fewest_nodes, safe_at
 from meshwright.search.published.runs import unpublished
+from meshwright.search.safe import safe_plan
 from meshwright.specs.adapters import ATTENTION, runtimes_with_adapters
 from meshwright.specs.behaviours import LIGER, beside_adapters, position_of, with_behaviours
 from meshwright.specs.cluster import Cluster
@@ -282,11 +282,11 @@ def _answers(kind: Kind, questions: Iterable[Question], progress: Progress | Non
         if not states_fit(inputs):
             continue
         try:
-            best = whole_answer(inputs, progress, counted=False).best
+            best = safe_plan(inputs, progress)
         except InvalidInput:
             continue
-        if best and best[0].verdict == Verdict.SAFE:
-            yield Remedy(kind, inputs, best[0], options)
+        if best:
+            yield Remedy(kind, inputs, best, options)
 
 
 WAYS: dict[Kind, Callable[[Inputs, Progress | None], Iterable[Remedy]]] = {

@@ -47,11 +47,13 @@ class Part(NamedTuple):
     split: _Split
     choices: list[Sequence[int] | Sequence[tuple[int, int]]]
     """Field by field or pair by pair."""
+    grids: Sequence[tuple[int, int]]
+    """Every (ep, etp)."""
 
     @property
     def size(self) -> int:
         """How many plans it has."""
-        return math.prod(map(len, self.choices))
+        return math.prod(map(len, [*self.choices, self.grids]))
 
 
 def space(inputs: Inputs) -> Iterator[Plans]:
@@ -81,17 +83,17 @@ def parts(inputs: Inputs) -> list[Part]:
     recompute, known = _recomputations(inputs), list[Part]()
     schedules_of = cache(partial(schedule_choices, inputs))
     for degrees in _degrees(inputs):
-        choices = _choices(degrees, recompute, inputs)
-        if all(choices):
+        choices, grids = _choices(degrees, recompute, inputs), _expert_grids(degrees, inputs)
+        if all(choices) and grids:
             splits = (degrees._replace(embedding_as_layer=e, head_as_layer=h) for e, h in _ends(degrees.pp, inputs))
             several = ((split, schedules_of(*_scheduled(split, inputs))) for split in splits)
-            known += [Part(split, [schedules, *choices]) for split, schedules in several if schedules]
+            known += [Part(split, [schedules, *choices], grids) for split, schedules in several if schedules]
     return known
 
 
 def tables_of(known: Iterable[Part], inputs: Inputs) -> Iterator[Plans]:
     """The plans of parts of the space, one table for each."""
-    return (_around(part.split, part.choices, inputs) for part in known)
+    return (_around(part.split, [*part.choices, part.grids], inputs) for part in known)
 
 
 def _degrees(inputs: Inputs) -> Iterator[_Split]:
@@ -137,25 +139,28 @@ def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
 def _choices(
     split: _Split, recompute: list[tuple[int, int]], inputs: Inputs
 ) -> list[Sequence[int] | Sequence[tuple[int, int]]]:
-    """What can be chosen beside degrees and their schedule, field by field or pair by pair."""
+    """What can be chosen beside degrees, their schedule and experts, field by field or pair by pair."""
     return [
         _micro_batches(split, inputs),
         _sharding(split, inputs),
         _exchanges(split, inputs),
         recompute,
         _sequence_parallel(split, inputs),
-        _expert_grids(split, inputs),
     ]
 
 
 def _around(split: _Split, choices: list[Sequence[int] | Sequence[tuple[int, int]]], inputs: Inputs) -> Plans:
-    rows = np.indices([len(choice) for choice in choices]).reshape(len(choices), -1)
-    columns = (np.array(choice)[row].T for choice, row in zip(choices, rows, strict=True))
-    (vpp, schedule), micro_batch, (zero, dp_replicate), exchange, (kind, modules), sp, (ep, etp) = columns
+    shape = [len(choice) for choice in choices]
+    columns = [
+        np.broadcast_to(values.reshape(-1, *[1] * inner), shape).ravel()
+        for inner, choice in zip(reversed(range(len(shape))), choices, strict=True)
+        for values in np.atleast_2d(np.array(choice).T)
+    ]
+    vpp, schedule, micro_batch, zero, dp_replicate, exchange, kind, modules, sp, ep, etp = columns
     num_microbatches = np.maximum(inputs.job.global_batch // (split.dp * micro_batch), 1)
     return Plans.filled(
         {
-            **{name: np.full(rows.shape[1], value) for name, value in split._asdict().items()},
+            **{name: np.full(len(vpp), value) for name, value in split._asdict().items()},
             "sp": sp,
             "context_exchange": exchange,
             "vpp": vpp,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_plans
 from meshwright.distinct import distinct_values
@@ -37,13 +38,16 @@ class Resolved(NamedTuple):
     """Codes of `Verdict`."""
 
 
-def resolved(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = None) -> Resolved:
+def resolved(
+    plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = None, accepted: Verdict = Verdict.AT_RISK
+) -> Resolved:
     """Every plan with the layers of its stages, then with what it recomputes, chosen by cost: as safe as can be, then
     the fastest, then the leanest; the leanest alone where nothing fits; itself where nothing is better.
 
-    times: as of `estimate_plans`.
+    times: as of `estimate_plans`; accepted: the worst verdict of stages that are chosen.
     """
-    others = zip(plans, best_splits(plans, inputs, times), lighter_ends(plans, inputs, times), strict=True)
+    splits = best_splits(plans, inputs, times, accepted)
+    others = zip(plans, splits, lighter_ends(plans, inputs, times), strict=True)
     tried = [[plan, stages, *chunks] for plan, stages, chunks in others]
     table, of = Plans.of(plan for row in tried for plan in row), np.repeat(np.arange(len(tried)), [*map(len, tried)])
     split = _best_of(table, of, inputs, times)

@@ -24,7 +24,9 @@ from meshwright.search.fits.bounds import unfit_stages
 from meshwright.specs.inputs import Inputs
 
 
-def best_splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = None) -> list[Plan]:
+def best_splits(
+    plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = None, accepted: Verdict = Verdict.AT_RISK
+) -> list[Plan]:
     """Every plan with the layers of its 1F1B stages chosen by cost: as safe as can be, then the least time of the
     slowest stage, then the least memory of the fullest.
 
@@ -36,10 +38,10 @@ def best_splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None 
 
     Returns the plan itself where the question asks for even chunks, or where it has no such pipeline, recomputes a part
     of the layers, or has a runtime that takes no numbers of layers. The stages of all plans are priced together. times:
-    as of `estimate_plans`.
+    as of `estimate_plans`; accepted: the worst verdict of stages that are chosen.
     """
     asked = [plan for plan in plans if _divisible(plan, inputs)]
-    splits = iter(_splits(asked, inputs, times) if asked else [])
+    splits = iter(_splits(asked, inputs, times, accepted) if asked else [])
     return [next(splits) if _divisible(plan, inputs) else plan for plan in plans]
 
 
@@ -50,12 +52,20 @@ def _divisible(plan: Plan, inputs: Inputs) -> bool:
 
 
 def _fastest_split(
-    plan: Plan, layers: IntColumn, run: IntColumn, times: FloatColumn, memory: FloatColumn, verdicts: FloatColumn
+    plan: Plan,
+    layers: IntColumn,
+    run: IntColumn,
+    worst: Verdict,
+    times: FloatColumn,
+    memory: FloatColumn,
+    verdicts: FloatColumn,
 ) -> Plan:
-    """layers: of the plan's own stages, shape (pp,); run: as of `_partition`; the others: shape (pp, k)."""
+    """layers: of the plan's own stages, shape (pp,); run: as of `_partition`; worst: the worst verdict that is
+    accepted; the others: shape (pp, k).
+    """
     ends = np.cumsum(layers)
     own = np.arange(plan.pp), run[ends - layers, ends]
-    for accepted in (Verdict.SAFE, Verdict.AT_RISK):
+    for accepted in range(worst + 1):
         fits = verdicts <= accepted
         # No stage of the best split takes longer than the slowest of the plan's own, where these are accepted.
         most = times[own].max() if fits[own].all() else np.inf
@@ -107,7 +117,7 @@ def _partition(run: IntColumn, costs: FloatColumn) -> tuple[float, IntColumn]:
     return float(best[-1]), np.array(ends[::-1])
 
 
-def _splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None) -> Iterator[Plan]:
+def _splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None, accepted: Verdict) -> Iterator[Plan]:
     """Every plan with the layers of its stages chosen.
 
     By the seconds, bytes and verdict of stage s with each run of layers, shape (pp, k), infinite where there is no such
@@ -130,14 +140,14 @@ def _splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None) -> 
         start + np.arange(plan.pp) * len(counts) + run[np.cumsum(held) - held, np.cumsum(held)]
         for plan, held, start in zip(plans, of_chunks, stages.start, strict=True)
     ]
-    may_fit = ~unfit_stages(filling(columns), stages, inputs)
+    may_fit = ~unfit_stages(filling(columns), stages, inputs, accepted)
     may_fit[np.concatenate(own)] = True
     priced = np.flatnonzero(may_fit)
     values = np.full((3, len(may_fit)), np.inf)
     values[:, priced] = _priced(columns, stages.some_of_each(priced), inputs, times)
     for plan, held, start in zip(plans, of_chunks, stages.start, strict=True):
         of_plan = (each[start : start + plan.pp * len(counts)].reshape(plan.pp, -1) for each in values)
-        yield _fastest_split(plan, held, run, *of_plan)
+        yield _fastest_split(plan, held, run, accepted, *of_plan)
 
 
 def _priced(plans: Plans, stages: Stages, inputs: Inputs, times: ShapeTimes | None) -> FloatColumn:
