@@ -19,6 +19,8 @@ from meshwright.specs.scale import with_nodes
 MOST_TIMES_THE_NODES = 32
 EVERY_ONE = 8
 """Between two numbers of nodes that are no further apart, every one is tried: which are legal follows no order."""
+FEW_NODES, STEPS = 8, 8
+"""Up to twice so many nodes each number is a round one; beyond, so many of every doubling."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +114,17 @@ def _roundest(inputs: Inputs, numbers: range, aim: int) -> int:
     """Of some numbers of nodes, that whose ranks share most with the global batch, of equals the nearest to an aim."""
     ranks, batch = inputs.cluster.gpus_per_node, inputs.job.global_batch
     return max(numbers, key=lambda nodes: (math.gcd(nodes * ranks, batch), -abs(nodes - aim)))
+
+
+def round_numbers(nodes: int) -> Iterator[int]:
+    """Numbers of nodes beyond a number: every one up to 16, then every second up to 32, every fourth up to 64 …,
+    up to twice as many.
+
+    >>> [*round_numbers(13)], [*round_numbers(33)]
+    ([14, 15, 16, 18, 20, 22, 24, 26], [36, 40, 44, 48, 52, 56, 60, 64])
+    """
+    return (
+        each
+        for each in range(nodes + 1, 2 * max(nodes, FEW_NODES) + 1)
+        if each % max((1 << each.bit_length() - 1) // STEPS, 1) == 0
+    )

@@ -15,7 +15,7 @@ from meshwright.errors import InvalidInput
 from meshwright.layout.legality.rule import divisors
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.fits.least_states import states_fit
-from meshwright.search.many_searches.fewest_nodes import fewest_nodes, safe_at
+from meshwright.search.many_searches.fewest_nodes import fewest_nodes, round_numbers, safe_at
 from meshwright.search.published.runs import unpublished
 from meshwright.search.safe import safe_plan
 from meshwright.specs.adapters import ATTENTION, runtimes_with_adapters
@@ -33,8 +33,6 @@ MOST_CHANGES = 5
 """Ways to hold fewer bytes that are kept."""
 MORE_STEPS = 3
 """Numbers of nodes, or of accelerators of a node, that are kept beyond the fewest."""
-MOST_STEPS = 16
-"""Numbers of nodes that are looked at for them."""
 
 
 USUAL_RANK = 16
@@ -251,11 +249,11 @@ def _within_a_node(inputs: Inputs, full: Cluster, progress: Progress | None) -> 
 
 
 def _whole_nodes(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
-    """The fewest nodes, as `limits` finds them, and the next numbers one by one."""
+    """The fewest nodes, as `limits` finds them, and round numbers beyond, up to twice as many."""
     at = cache(partial(safe_at, inputs, progress=progress))
     if fewest := fewest_nodes(inputs, at=at):
         first = fewest.inputs.cluster.num_nodes
-        for limit in filter(None, map(at, range(first, first + 1 + MOST_STEPS))):
+        for limit in filter(None, map(at, (first, *round_numbers(first)))):
             yield Remedy(Kind.MORE_ACCELERATORS, limit.inputs, limit.estimate)
 
 
