@@ -75,6 +75,18 @@ def test_dispatches_that_files_cannot_ask_for_are_refused(cluster: str, change: 
         assert export(plan, inputs, "megatron-bridge").settings["--moe-flex-dispatcher-backend"] == "deepep"
 
 
+@pytest.mark.parametrize("runtime", ["megatron-core", "torchtitan"])
+def test_a_fused_dispatcher_that_does_not_run_on_the_cluster_is_refused(runtime: str) -> None:
+    inputs = question(read_model("qwen3-30b-a3b"), "1x8:mi300x", runtime, global_batch=64)
+    asked_for = inputs.replace(runtime=with_behaviours(inputs.runtime, ["dispatcher=fused"]))
+    plan = Plan(dp=8, ep=8, zero=inputs.runtime.plans.zero_stages[-1], num_microbatches=8)
+    with pytest.raises(
+        InvalidSpec, match=r"DeepEP, which is not known to run on mi300x\nPlan with --dispatcher all_to"
+    ):
+        export(plan, asked_for, inputs.runtime.launch)
+    assert export(plan, inputs, inputs.runtime.launch)
+
+
 def test_tables_name_kernels_of_runtimes_alone() -> None:
     for name in launch_tables():
         assert launch_table(name).kernels.keys() <= WORDS.keys() <= SECTION_OF.keys()

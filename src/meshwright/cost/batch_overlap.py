@@ -25,7 +25,7 @@ def overlap_share(inputs: Inputs) -> Floats:
     >>> overlap_share(MIXTRAL)
     0.0
     """
-    overlap, dispatcher = inputs.runtime.overlap, inputs.runtime.communication.dispatcher
+    overlap, dispatcher = inputs.runtime.overlap, inputs.dispatcher
     return {"fused": overlap.fused_expert, "all_to_all": overlap.expert}.get(dispatcher, 0.0)
 
 

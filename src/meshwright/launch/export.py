@@ -10,7 +10,7 @@ from meshwright.launch.attention import attention_changes, attention_faults, spl
 from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
-from meshwright.launch.kernels import kernel_faults
+from meshwright.launch.kernels import dispatch_faults, kernel_faults
 from meshwright.launch.refusals import limits_of, options_of, refusals, spelled_alone, way_on
 from meshwright.launch.registry import published_name, registered, whole_axes
 from meshwright.launch.spelling import Settings, settings_of, understand
@@ -92,6 +92,8 @@ def export(plan: Plan, inputs: Inputs, name: str) -> Launch:
     changes = attention_changes(plan, inputs, table) | dict.fromkeys((f"plan.{axis}" for axis in whole), 1)
     faults = refusals(names, theirs, normal_fields(plan, inputs), table) if names else []
     faults += kernel_faults(plan, inputs, table)
+    if unsent := dispatch_faults(plan, inputs):
+        faults, changes = [*faults, *unsent], changes | {"runtime.dispatcher": "all_to_all"}
     if faults := [*faults, *attention_faults(plan, inputs, table), *whole.values()]:
         hint = way_on([*dict.fromkeys([*names, *changes])], theirs | changes, inputs, table)
         if any(fault.where == "model" for fault in faults) or "job.lora_rank" in names:

@@ -70,7 +70,7 @@ def shares_states(plan: Plan, inputs: Inputs) -> bool:
 
 def dispatcher_of(plan: Plan, inputs: Inputs) -> str:
     """The dispatcher that the launch sets: an all-to-all where a fused one has no other ranks to send to."""
-    dispatcher = inputs.runtime.communication.dispatcher
+    dispatcher = inputs.dispatcher
     return "all_to_all" if dispatcher == "fused" and not dispatches_fused(plan, inputs) else dispatcher
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from meshwright.cost.compute.experts import dispatches_fused
 from meshwright.errors import Fault, any_of
 from meshwright.launch.facts import facts_of, holds
 from meshwright.launch.table import Conditions, LaunchTable
@@ -27,6 +28,9 @@ WORDS = {
 }
 """What a question may replace of a runtime that files have to ask for."""
 
+LIBRARIES = {"deepep": "DeepEP", "hybridep": "HybridEP (of DeepEP)"}
+"""Whose kernels a fused dispatcher runs, by the backend that a launch sets."""
+
 
 def kernel_faults(plan: Plan, inputs: Inputs, table: LaunchTable) -> list[Fault]:
     """A fault for each kind of kernels that a question replaced by one that the framework's files cannot ask for, and
@@ -41,6 +45,14 @@ def kernel_faults(plan: Plan, inputs: Inputs, table: LaunchTable) -> list[Fault]
         run = any_of(name for name, conditions in known.items() if all(holds(each, facts) for each in conditions))
         faults.append(Fault("runtime", f"it has no setting for {WORDS[kind].format(priced)}, and would run {run}"))
     return faults
+
+
+def dispatch_faults(plan: Plan, inputs: Inputs) -> list[Fault]:
+    """Why a fused dispatcher that the question asks for would not send tokens on its cluster."""
+    if not dispatches_fused(plan, inputs) or inputs.cluster.runs_fused_dispatch:
+        return []
+    library, accelerator = LIBRARIES[str(facts_of(plan, inputs)["flex_backend"])], inputs.cluster.accelerator.id
+    return [Fault("runtime", f"its fused dispatcher is {library}, which is not known to run on {accelerator}")]
 
 
 def _run(inputs: Inputs, table: LaunchTable) -> Iterator[tuple[str, dict[str, Conditions]]]:

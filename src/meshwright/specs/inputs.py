@@ -24,6 +24,7 @@ from meshwright.specs.packed import packed_weights
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
 from meshwright.specs.routing import expert_spread
 from meshwright.specs.runtime import Runtime
+from meshwright.specs.runtime.communication import Dispatcher
 from meshwright.specs.runtime.device import AttentionKernel
 from meshwright.specs.weights import Weight, layer_weights
 
@@ -83,6 +84,16 @@ class Inputs(Spec):
         fused = kernels.pads_heads or self.model.has_heads_up_to(measured.widest_head, measured.head_alignment)
         newest = self.attention_kernel == "newest" and kernels.attends_with_pytorch
         return (measured.in_pytorch if newest else self.attention_kernel) if fused else "eager"
+
+    @cached_property
+    def dispatcher(self) -> Dispatcher:
+        """The runtime's; an all-to-all where its usual one is fused and does not run on the cluster.
+
+        Source: Megatron-Bridge@067f987df03b training/flex_dispatcher_backend.py, _fallback_to_alltoall.
+        """
+        usual = all(each.field != "dispatcher" for each in self.runtime.replaced)
+        named = self.runtime.communication.dispatcher
+        return "all_to_all" if named == "fused" and usual and not self.cluster.runs_fused_dispatch else named
 
     @property
     def quantises_attention(self) -> bool:

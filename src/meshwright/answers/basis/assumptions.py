@@ -39,6 +39,7 @@ def assumptions(inputs: Inputs) -> list[str]:
         *_sources(inputs),
         f"the runtime is {runtime.id} as of {runtime.version}",
         *applicable(runtime.assumed, inputs),
+        *_fallen_back(inputs),
         *(f"replaced for this question, in spite of anything above: {behaviour}" for behaviour in runtime.replaced),
     ]
 
@@ -100,6 +101,13 @@ def _host_memory(inputs: Inputs) -> list[str]:
     ]
 
 
+def _fallen_back(inputs: Inputs) -> list[str]:
+    """That tokens go by another dispatcher than the runtime's usual one."""
+    if not inputs.model.is_moe or inputs.dispatcher == inputs.runtime.communication.dispatcher:
+        return []
+    return [f"tokens go to experts by all-to-all: DeepEP and HybridEP do not run on {inputs.cluster.accelerator.id}"]
+
+
 def _token_exchange(inputs: Inputs) -> Assumed:
     """Of what the runtime's dispatcher runs."""
     if not inputs.model.is_moe:
@@ -108,7 +116,7 @@ def _token_exchange(inputs: Inputs) -> Assumed:
         "all_to_all": inputs.cluster.library.all_to_all.assumed,
         "fused": exchange_constants(inputs).assumed,
     }
-    return assumed.get(inputs.runtime.communication.dispatcher, ())
+    return assumed.get(inputs.dispatcher, ())
 
 
 def _kernel_speed(inputs: Inputs) -> list[str]:

@@ -89,7 +89,7 @@ def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
     """The formulas that price a plan, by what they price."""
     fused, together = inputs.attention_generation != "eager", plan.dp * plan.cp
     weights = sharded_exchanges if gathers_weights(plan, inputs) else data_exchanges
-    exchange = EXCHANGES[inputs.runtime.communication.dispatcher]
+    exchange = EXCHANGES[inputs.dispatcher]
     chosen: dict[str, tuple[bool, Callable[..., Any]]] = {
         "attention core": (True, fused_attention_time if fused else eager_attention_time),
         "recomputation": (plan.recompute == Recompute.SELECTIVE, repeated_parts),
@@ -100,7 +100,7 @@ def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
         "pp: stage-to-stage messages": (plan.pp > 1, pipeline_exchanges),
         "experts": (inputs.model.is_moe, expert_time),
         "ep: expert parallelism": (plan.ep > 1, expert_exchanges),
-        f"ep: {inputs.runtime.communication.dispatcher.replace('_', '-')} dispatcher": (plan.ep > 1, exchange),
+        f"ep: {inputs.dispatcher.replace('_', '-')} dispatcher": (plan.ep > 1, exchange),
         "multi-token prediction": (inputs.mtp_layers > 0, prediction_time),
         "pp: schedule": (plan.pp > 1, plan.schedule.record.in_flight),
     }

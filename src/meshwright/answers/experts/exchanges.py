@@ -87,7 +87,7 @@ def expert_report(estimate: Estimate, inputs: Inputs) -> ExpertReport | None:
     plan, placement = estimate.plan, placement_of("ep_etp", estimate.plan, inputs)
     rows = step_messages(estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True))
     return ExpertReport(
-        dispatcher=inputs.runtime.communication.dispatcher,
+        dispatcher=inputs.dispatcher,
         domains=placement.domains,
         ranks_per_domain=placement.ranks_per_domain,
         link=placement.link,

@@ -118,7 +118,7 @@ def _what(axis: str, rows: Sequence[MessageRow], plan: Plan, inputs: Inputs, *, 
         name = CONTEXT_EXCHANGE_NAMES[plan.context_exchange].replace("_", "-")
         return f"{name} exchange of keys{' and values' if forward else ', values and their gradients'}"
     if axis == "ep":
-        name = inputs.runtime.communication.dispatcher.replace("_", "-")
+        name = inputs.dispatcher.replace("_", "-")
         return f"{name} dispatch and combine of tokens" if forward else f"{name} of their gradients"
     counts = dict.fromkeys(sorted({row.operation for row in rows}), 0.0)
     for row in rows:

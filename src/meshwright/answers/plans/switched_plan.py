@@ -121,7 +121,7 @@ def _dispatchers(inputs: Inputs) -> Iterator[str]:
     """The fused one, where it runs and the launch can choose it."""
     if not inputs.cluster.runs_fused_dispatch:
         return
-    fused = inputs.runtime.communication.dispatcher == FUSED
+    fused = inputs.dispatcher == FUSED
     if not fused and can_say(inputs.runtime.launch, f"runtime.{DISPATCHER}", FUSED):
         yield f"{DISPATCHER}={FUSED}"
 

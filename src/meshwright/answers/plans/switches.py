@@ -11,6 +11,7 @@ from meshwright.answers.records import fields_of, priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.facts import facts_of
 from meshwright.launch.framework import launch_file
+from meshwright.launch.kernels import LIBRARIES
 from meshwright.launch.settings import as_told, launch_settings, spelled_settings
 from meshwright.layout.plan import Plan
 from meshwright.search.changes.knobs import question_changes
@@ -26,8 +27,6 @@ OFF = "0"
 """Share of the compute beside an exchange that hides it where its overlap is off, which makes no step shorter."""
 _AGAINST = "--no-"
 """How flags begin that turn something off."""
-LIBRARIES = {"deepep": "DeepEP", "hybridep": "HybridEP (of DeepEP)"}
-"""By the backend that a launch sets."""
 FUSED_EXPERTS_LIBRARY = "Transformer Engine 2.14 or later"
 """Source: megatron/core/transformer/moe/experts.py, _is_fused_impl_supported."""
 LIGER_LIBRARY = "liger-kernel"
@@ -178,7 +177,7 @@ def _attention_library(inputs: Inputs) -> str:
 
 def library_of(plan: Plan, inputs: Inputs) -> str:
     """Whose kernels a fused dispatcher runs."""
-    if inputs.runtime.communication.dispatcher != "fused":
+    if inputs.dispatcher != "fused":
         return ""
     return LIBRARIES[str(facts_of(plan, inputs)["flex_backend"])]
 

@@ -95,9 +95,9 @@ def token_messages(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Number
     >>> [each.operation for each in (*messages.dispatch, *messages.combine)]
     ['all_to_all', 'all_gather', 'all_to_all', 'reduce_scatter']
     """
-    if inputs.runtime.communication.dispatcher == "all_gather":
+    if inputs.dispatcher == "all_gather":
         return all_gather_messages(plan, inputs, tokens, width)
-    if inputs.runtime.communication.dispatcher == "all_to_all":
+    if inputs.dispatcher == "all_to_all":
         return all_to_all_messages(plan, inputs, kind, tokens, width)
     return TokenMessages(
         dispatch=(fused_message("dispatch", TOKENS, plan, inputs, kind, tokens, width),),

@@ -147,14 +147,14 @@ def dispatches_fused(plan: Layout, inputs: Inputs) -> Bools:
 
     plan: scalar or array (n,). Source: megatron/core/transformer/moe/token_dispatcher.py, MoEFlexTokenDispatcher.
     """
-    return (plan.ep * plan.etp > 1) & (inputs.runtime.communication.dispatcher == "fused")
+    return (plan.ep * plan.etp > 1) & (inputs.dispatcher == "fused")
 
 
 def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats, tuple[LayerTraffic, LayerTraffic]]:
     """Bytes to write the tokens, and to permute and to unpermute the routed rows in each pass."""
     kernels, hidden = inputs.runtime.kernels, inputs.model.hidden_size
     received_some = (plan.ep > 1) | kernels.sorts_own_rows
-    fused, gathers = dispatches_fused(plan, inputs), inputs.runtime.communication.dispatcher == "all_gather"
+    fused, gathers = dispatches_fused(plan, inputs), inputs.dispatcher == "all_gather"
     sorted_again = (shard.experts > 1) & received_some & (not gathers) & (fused == 0)
     received, rows = kernels.received_rows, 1.0 * hidden * shard.rows
     indexed = kernels.indexed_rows * (1.0 - fused) * (1.0 + sorted_again)

@@ -87,8 +87,8 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
             yield _of_runtime(inputs, "cross_entropy", runtime.kernels.cross_entropy, name, cross_entropy=name)
     for name in get_args(Communication.model_fields["dispatcher"].annotation) if inputs.model.is_moe else ():
         runs = name != "fused" or inputs.cluster.runs_fused_dispatch
-        if name != runtime.communication.dispatcher and runs:
-            yield _of_runtime(inputs, "dispatcher", runtime.communication.dispatcher, name, dispatcher=name)
+        if name != inputs.dispatcher and runs:
+            yield _of_runtime(inputs, "dispatcher", inputs.dispatcher, name, dispatcher=name)
     for name in runtime.switches.get("attention", {}):
         if name != inputs.attention_kernel:
             kernels = dict.fromkeys(("attention_kernel", "modified_attention_kernel"), name)

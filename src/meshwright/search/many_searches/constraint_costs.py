@@ -79,7 +79,7 @@ def _without(inputs: Inputs, names: tuple[str, ...]) -> Inputs:
 
 def options_of(inputs: Inputs, names: tuple[str, ...]) -> tuple[str, ...]:
     """Constraints as the command line has them."""
-    dispatcher = f"--{DISPATCHER} {inputs.runtime.communication.dispatcher}"
+    dispatcher = f"--{DISPATCHER} {inputs.dispatcher}"
     return tuple(dispatcher if name == DISPATCHER else inputs.constraints.option(name) for name in names)
 
 

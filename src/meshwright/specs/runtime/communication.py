@@ -10,13 +10,14 @@ from meshwright.specs.base import Spec
 
 FOR_EXPERTS = ("dispatcher", "fused_kernels", "quantised_dispatch", "expert_capacity")
 """Fields of `Communication` that models without experts do not read."""
+Dispatcher = Literal["all_to_all", "all_gather", "fused"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Communication(Spec):
     """Exchanges of experts and of context parallelism."""
 
-    dispatcher: Literal["all_to_all", "all_gather", "fused"]
+    dispatcher: Dispatcher
     """How tokens reach their experts: a permuted all-to-all; a gathering of every token of the group; or one kernel
     that sends a token once to every node and rank (DeepEP, HybridEP)."""
     fused_kernels: Literal["deep_ep", "hybrid_ep"]
