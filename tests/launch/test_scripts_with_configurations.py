@@ -67,7 +67,7 @@ def read(folder: Path, line: str, **values: str) -> LaunchQuestion:
         ),
         (
             "torchrun --nproc_per_node=8 train.py --job.config_file ./llama.toml --training.local_batch_size 2",
-            "torchtitan to 0.2",
+            "torchtitan before 0.3",
             "tp2 sp pp1 dp4 zero3 mbs2 m1 recompute-selective",
         ),
     ],

@@ -75,7 +75,7 @@ def without_switches(understood: Understood, table: str, settings: Settings) -> 
     something among what is not priced.
     """
     known = switches(table)
-    switched = [each.present for each in _behaviours() if _switched(each, table, settings)]
+    switched = [(*each.present, *each.off) for each in _behaviours() if _switched(each, table, settings)]
     priced = {name.partition(" ")[0] for names in switched for name in names}
     return replace(
         understood,

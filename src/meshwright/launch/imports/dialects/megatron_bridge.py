@@ -42,6 +42,7 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes/common.py and training/config.py (the distributed optimizer
     and its overlaps are on), perf_recipes/environment.py (names of precisions) and models (no dropout).
     """
+    known = _without_idle_graphs(known)
     named, fields = _named(read, known), _fields(known)
     on: Settings = {f"--{name.replace('_', '-')}": True for name in _ON if known.get(f"ddp.{name}") is not False}
     on |= _sharded(known, notes)
@@ -130,9 +131,14 @@ def _fields(known: Settings) -> Settings:
         own = section in _SECTIONS or f"--{name.replace('_', '-')}" in unpriced
         if own and key not in others and name not in _OF_PROVIDERS and value is not False:
             fields[f"model.{name}"] = value
-    if str(fields.get("model.cuda_graph_impl")) == "none":
-        fields = {key: value for key, value in fields.items() if not key.startswith("model.cuda_graph_")}
     return fields
+
+
+def _without_idle_graphs(known: Settings) -> Settings:
+    """The settings without those of CUDA graphs where there are none."""
+    if str(known.get("model.cuda_graph_impl")) != "none":
+        return known
+    return {key: value for key, value in known.items() if not key.startswith("model.cuda_graph_")}
 
 
 def _named(read: LaunchSettings, known: Settings) -> Settings:

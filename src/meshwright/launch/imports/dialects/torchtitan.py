@@ -15,10 +15,24 @@ from meshwright.launch.table import launch_table
 _NAMED = ("model_spec", "activation_checkpoint", "loss")
 """Settings that a table has by the name of their object."""
 _DEGREES = tuple(f"parallelism.{name}_parallel_degree" for name in ("tensor", "pipeline", "context"))
-_CONVERTERS = {"Float8LinearConverter": "float8", "MXFP8LinearConverter": "mxfp8", "NVFP4LinearConverter": "nvfp4"}
+_CONVERTERS = {
+    "Float8LinearConverter": "float8",
+    "MXFP8Converter": "mxfp8",
+    "MXFP8LinearConverter": "mxfp8",
+    "NVFP4LinearConverter": "nvfp4",
+}
+_OLDER_CHECKPOINTING = "ActivationCheckpointConfig"
+"""The class of `activation_checkpoint` until 2026-06-15 (pull request 3674, c5d93d109)."""
 
 
-def _with_objects(read: LaunchSettings) -> LaunchSettings:
+def is_older(read: LaunchSettings) -> bool:
+    """Whether a configuration in Python is of the months before release 0.3, with the settings of 0.2."""
+    made = (str(each.value) for each in read.settings if each.key == f"activation_checkpoint.{OBJECT}")
+    names = (name.rpartition(".")[2] for name in (*read.program.split(), *made))
+    return read.form == "python" and _OLDER_CHECKPOINTING in names
+
+
+def with_objects(read: LaunchSettings) -> LaunchSettings:
     """The settings with the objects that a table knows by name, and without the names of others.
 
     Source: pytorch/torchtitan@b5bcd76c66d0 and 0.3.0, models/*/config_registry.py: a model is `model_registry(FLAVOR)`
@@ -57,7 +71,9 @@ def _converters(kept: list[FileSetting], made: dict[str, FileSetting]) -> Iterat
     for key, each in made.items():
         kind = _CONVERTERS.get(str(each.value).partition(".")[0])
         if ".converters" in key and kind:
-            recipe = f" {recipes.get(f'{key}.recipe_name', 'rowwise')}" if kind == "float8" else ""
+            # components/quantization/float8.py: without a name it was one scale for a tensor until 2026-04
+            usual = "tensorwise" if key.startswith("model_converters") else "rowwise"
+            recipe = f" {recipes.get(f'{key}.recipe_name', usual)}" if kind == "float8" else ""
             yield replace(each, key="model_spec.converters", value=f"{kind}{recipe}")
 
 
@@ -99,9 +115,8 @@ def _count(value: object) -> int | None:
 
 
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
-    return settings.form == "python" and (
-        "torchtitan" in settings.program or has("parallelism", "training")(settings, keys)
-    )
+    named = "torchtitan" in settings.program or has("parallelism", "training")(settings, keys)
+    return settings.form == "python" and named and not is_older(settings)
 
 
 def _translated(spelled: Spelled) -> Settings:
@@ -113,7 +128,7 @@ DIALECT = Dialect(
     name="torchtitan",
     framework="torchtitan",
     holds=_holds,
-    objects=_with_objects,
+    objects=with_objects,
     translate=_translated,
     strict="fields of its configuration classes alone",
 )

@@ -1,9 +1,12 @@
-"""torchtitan up to 0.2: its TOML as the settings of its Python configurations."""
+"""torchtitan up to 0.2: its TOML, and the Python that followed until 0.3, as the settings of today's configurations."""
 
 from __future__ import annotations
 
-from meshwright.launch.imports.dialects.dialect import Dialect, has
-from meshwright.launch.imports.dialects.torchtitan import with_compilation
+from dataclasses import replace
+
+from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
+from meshwright.launch.imports.dialects.torchtitan import is_older, with_compilation, with_objects
+from meshwright.launch.imports.files.functions import without_objects
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
@@ -19,8 +22,24 @@ _SWITCHES = (
 _ADAM = ("Adam", "AdamW")
 
 
-def _modern_toml(settings: Settings, notes: list[str]) -> Settings:
+def _as_toml(read: LaunchSettings) -> LaunchSettings:
+    """The settings of a file in Python under the keys of the TOML, with its model and what quantises it by name.
+
+    Source: pytorch/torchtitan of 2026-03 to 2026-06 (fa8e6ccc9, 0610235bb, a2a0d99e3, 78fc8ae32)
+    torchtitan/config/configs.py: its classes have the fields that job_config.py of 0.2.2 has, and no others.
+    """
+    if read.form != "python":
+        return without_objects(read)
+    named = with_objects(read)
+    renamed = {"model_spec.converters": "model.converters"}
+    kept = (each for each in named.settings if each.key != "activation_checkpoint" and ".converters." not in each.key)
+    return replace(named, settings=tuple(replace(each, key=renamed.get(each.key, each.key)) for each in kept))
+
+
+def _modern_toml(settings: Settings, notes: list[str], usual_option: str = "2") -> Settings:
     """The settings as torchtitan 0.3 has them; notes: what was taken to mean something is added.
+
+    usual_option: of selective recomputation, where the file names none.
 
     Source: pytorch/torchtitan v0.1.0 and v0.2.2 torchtitan/config/job_config.py; of December 2024,
     d67f7f9fa torchtitan/config_manager.py.
@@ -30,6 +49,8 @@ def _modern_toml(settings: Settings, notes: list[str]) -> Settings:
     if name and flavor:
         modern["model_spec"] = f"{name} {flavor}"
     converters = modern.pop("model.converters", None)
+    if isinstance(converters, str):
+        modern["model.converters"] = converters
     quantised = [str(each) for each in converters] if isinstance(converters, list) else []
     recipe = str(modern.get("float8.recipe_name", modern.get("quantize.linear.float8.recipe_name", "tensorwise")))
     if any("float8" in each for each in quantised) or modern.pop("float8.enable_float8_linear", False) is True:
@@ -37,7 +58,7 @@ def _modern_toml(settings: Settings, notes: list[str]) -> Settings:
     elif any("mx" in each for each in quantised):
         modern["model.converters"] = "mxfp8"
     mode = modern.get("activation_checkpoint.mode", "selective")
-    if mode == "selective" and str(modern.pop("activation_checkpoint.selective_ac_option", "op")) != "op":
+    if mode == "selective" and str(modern.pop("activation_checkpoint.selective_ac_option", usual_option)) != "op":
         notes.append("selective recomputation of every n-th layer is priced as that of operators")
     if "training.batch_size" in modern:
         modern.setdefault("training.local_batch_size", modern.pop("training.batch_size"))
@@ -67,12 +88,18 @@ def _regrouped(settings: Settings) -> Settings:
 
 
 def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
-    return settings.form == "toml" and has("training", "model")(settings, keys)
+    return is_older(settings) or (settings.form == "toml" and has("training", "model")(settings, keys))
+
+
+def _translated(spelled: Spelled) -> Settings:
+    # In Python the option went away with pull request 2357 of 2026-05, which left that of operators.
+    return _modern_toml(spelled.known, spelled.notes, "op" if spelled.read.form == "python" else "2")
 
 
 DIALECT = Dialect(
     name="torchtitan-toml",
-    framework="torchtitan to 0.2",
+    framework="torchtitan before 0.3",
     holds=_holds,
-    translate=lambda spelled: _modern_toml(spelled.known, spelled.notes),
+    objects=_as_toml,
+    translate=_translated,
 )

@@ -36,10 +36,10 @@ def field_rules(name: str, read: LaunchSettings) -> Iterator[FileRule]:
     """Whether the sections of a configuration have no other fields than the framework's; name: of the dialect.
 
     What the file only names beside it may have more, and so may a section that the framework does not have, as a
-    command line can name a class with it.
+    command line can name a class with it. Python itself refuses arguments that its classes lack.
     """
     known, own = fields_of(name), read.by_key()
-    if known is None or own.keys() & {*known.extended_by}:
+    if known is None or read.form == "python" or own.keys() & {*known.extended_by}:
         return
     wrong = {}
     for key, setting in own.items():
