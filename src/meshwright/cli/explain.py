@@ -53,25 +53,26 @@ def explain(
     if traced:
         write_trace(traced, estimate, inputs)
 
-    before = *launch_file_screen(told), *note_lines(note)
+    before, of_file = (*launch_file_screen(told), *note_lines(note)), launch is not None
 
     def whole() -> Any:
         change = launch_patch(launch, estimate, near, variation)
         if as_json:
-            explained: Any = explain_document(estimate, inputs, near, variation)
+            explained: Any = explain_document(estimate, inputs, near, variation, of_file=of_file)
             return explained | launch_file_entry(told) | launch_patch_entry(change)
         beside = before, launch_patch_section(launch, change)
         if more or cite:
-            return on_one_screen([explain_screen(estimate, inputs, near, variation)], *beside)
-        return on_one_screen(explain_briefs(estimate, inputs, near, variation), *beside)
+            return on_one_screen([explain_screen(estimate, inputs, near, variation, of_file=of_file)], *beside)
+        return on_one_screen(explain_briefs(estimate, inputs, near, variation, of_file=of_file), *beside)
 
     with stoppable_progress(time_limit) as progress:
         near = cheap_search(inputs, progress)
         document = progress.at_once(whole)
     if document is None and as_json:
-        document = explain_document(estimate, inputs, variation=variation, complete=False) | launch_file_entry(told)
+        brief = explain_document(estimate, inputs, variation=variation, complete=False, of_file=of_file)
+        document = brief | launch_file_entry(told)
     elif document is None:
-        document = *before, *explain_stopped(estimate, inputs)
+        document = *before, *explain_stopped(estimate, inputs, of_file=of_file)
     if cite:
         show_cited(document, [plan], inputs, as_json)
     else:
@@ -90,7 +91,7 @@ def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False
 
     inputs, plan, variation, launch, note = one_plan(context, asked)
     launch = as_changed(launch, plan, inputs) if launch else None
-    checked = check_of(plan, inputs, launch.rules if launch else ())
+    checked = check_of(plan, inputs, launch.rules if launch else None)
     with stoppable_progress(what=NEAREST) as progress:
         answer: Any = (
             check_document(checked, variation, progress) | launch_file_entry(launch)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
 from commands import asked
+from launch_examples import NEOX
 from meshwright.answers.launch.unlaunched import unlaunched
 from meshwright.answers.plan_file import json_schema
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
 from meshwright.launch.table import launch_table, launch_tables
 from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
 from strategies import question
 
@@ -43,6 +46,19 @@ def test_a_model_that_a_framework_has_no_settings_for_is_named_with_what_runs_it
     assert f"nanotron cannot launch it as it stands: {REASON}. {refused['instead']}" in shown
     if command != "check":
         jsonschema.Draft202012Validator(json_schema()).validate(document)
+
+
+@pytest.mark.parametrize("command", ["check", "explain"])
+def test_a_file_that_launches_its_plan_is_not_said_to_be_unable_to(command: str, tmp_path: Path) -> None:
+    """GPT-NeoX has parallel residuals; Megatron-DeepSpeed, as which it is priced, has none."""
+    path = tmp_path / "neox.yml"
+    path.write_text(NEOX.replace('"num_layers": 24,', '"num_layers": 24, "gpt_j_residual": true,'))
+    options = command, "--from", str(path), "--cluster", "2x8:a100"
+    document = json.loads(asked(*options, "--json").out)
+    assert document.get("launch_refused") is None
+    assert "cannot launch" not in asked(*options).out
+    if command == "explain":
+        assert unlaunched(Plan.from_dict(document["plans"][0]["plan"]), Inputs(**document["inputs"]))
 
 
 def _instead(*words: str) -> str:

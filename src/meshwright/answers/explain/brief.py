@@ -38,16 +38,22 @@ EXPLAIN_LENGTHS = (
 
 
 def explain_briefs(
-    estimate: Estimate, inputs: Inputs, near: SearchResult | None = None, variation: Variation | None = None
+    estimate: Estimate,
+    inputs: Inputs,
+    near: SearchResult | None = None,
+    variation: Variation | None = None,
+    *,
+    of_file: bool = False,
 ) -> Iterator[Blocks]:
     """Ever shorter answers: the plan with its verdict, where memory and time go, the best other plans and the changes
     that gain most.
 
-    near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is.
+    near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is; of_file: as
+    for `explain_document`.
     """
     priced = sensitivity(estimate, inputs)
-    rescued = rescue(estimate, priced, near)
-    return (_explain_brief(estimate, inputs, near, variation, priced, rescued, each) for each in EXPLAIN_LENGTHS)
+    rescued, plan = rescue(estimate, priced, near), explain_lines(estimate, inputs, of_file=of_file)
+    return (_explain_brief(estimate, inputs, near, variation, priced, rescued, plan, each) for each in EXPLAIN_LENGTHS)
 
 
 def _explain_brief(
@@ -57,13 +63,14 @@ def _explain_brief(
     variation: Variation | None,
     priced: Sensitivity,
     rescued: Rescue | None,
+    plan: Lines,
     length: ExplainLength,
 ) -> Blocks:
     others = near is not None and neighbours(near, estimate) and length.others
     parts = *(part_lines(estimate) if length.parts else ()), *legend_lines(estimate, length.legend)
     return (
         asked_lines(inputs),
-        explain_lines(estimate, inputs),
+        plan,
         *(variation_section(estimate, variation) if variation else ()),
         *([Lines(parts)] if parts else []),
         *(neighbours_section(estimate, near, shown=length.others, most=1) if others else ()),
@@ -77,6 +84,6 @@ def _explain_brief(
     )
 
 
-def explain_stopped(estimate: Estimate, inputs: Inputs) -> Blocks:
+def explain_stopped(estimate: Estimate, inputs: Inputs, *, of_file: bool = False) -> Blocks:
     """The same without other plans and changes, which were not looked at."""
-    return asked_lines(inputs), explain_lines(estimate, inputs), Lines(part_lines(estimate))
+    return asked_lines(inputs), explain_lines(estimate, inputs, of_file=of_file), Lines(part_lines(estimate))

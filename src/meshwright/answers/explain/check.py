@@ -73,10 +73,11 @@ class PlanCheck:
         return any(not rule.kept and rule.about == "plan" for rule in self.rules)
 
 
-def check_of(plan: Plan, inputs: Inputs, file_rules: Sequence[FileRule] = ()) -> PlanCheck:
+def check_of(plan: Plan, inputs: Inputs, file_rules: Sequence[FileRule] | None = None) -> PlanCheck:
     """Whether a plan is legal, by every rule of its runtime, what its launch must set, and which sizes slow it down.
 
-    file_rules: of the launch file that it was read from. Raises `IllegalPlan` for counts below 1.
+    file_rules: of the launch file that it was read from, which launches it; None: of none. Raises `IllegalPlan` for
+    counts below 1.
     """
     require_counts(plan)
     broken = {fault.where: fault.what for fault in faults(plan, inputs)}
@@ -100,14 +101,14 @@ def check_of(plan: Plan, inputs: Inputs, file_rules: Sequence[FileRule] = ()) ->
             reason=rule.reason or None,
             about="file",
         )
-        for rule in file_rules
+        for rule in file_rules or ()
     )
     rules = (*rules, *of_the_file)
     legal = all(rule.kept for rule in rules)
     launch = () if broken else tuple(launch_settings(plan, inputs))
     estimate = None if broken else estimate_each([plan], inputs)[0]
     unaligned = unaligned_sizes(estimate, inputs) if estimate else ()
-    refused = None if broken else unlaunched(plan, inputs)
+    refused = None if broken or file_rules is not None else unlaunched(plan, inputs)
     version = inputs.runtime.version
     return PlanCheck(inputs.runtime.id, version, plan, legal, rules, launch, unaligned, refused, estimate)
 

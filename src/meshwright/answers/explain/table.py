@@ -45,11 +45,12 @@ def explain_document(
     variation: Variation | None = None,
     *,
     complete: bool = True,
+    of_file: bool = False,
 ) -> dict[str, Any]:
     """One explained plan as a plan file, with all that its screen shows.
 
     near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is; complete:
-    else without other plans and changes.
+    else without other plans and changes; of_file: an existing launch file starts it, and none has to be written.
     """
     parts = {
         "stages": [{**vars(stage), "memory": memory_entry(stage.memory)} for stage in estimate.stages],
@@ -75,7 +76,7 @@ def explain_document(
         fitting=int(estimate.verdict.fits),
         plans=[plan_entry(estimate, inputs) | parts],
         **({"unaligned": unaligned} if unaligned else {}),
-        **unlaunched_entry(unlaunched(estimate.plan, inputs)),
+        **unlaunched_entry(None if of_file else unlaunched(estimate.plan, inputs)),
         **({"variation": variation_entry(estimate, variation)} if variation else {}),
         assumptions=assumptions(inputs),
     )
@@ -94,18 +95,24 @@ def messages_entry(estimate: Estimate, inputs: Inputs) -> list[dict[str, Any]]:
 
 
 def explain_screen(
-    estimate: Estimate, inputs: Inputs, near: SearchResult | None = None, variation: Variation | None = None
+    estimate: Estimate,
+    inputs: Inputs,
+    near: SearchResult | None = None,
+    variation: Variation | None = None,
+    *,
+    of_file: bool = False,
 ) -> tuple[Block, ...]:
     """The question, the plan with its verdict, its stages and memory, its time from the peak down, its placement, its
     exchanges, the best other plans, every single change, and the assumptions.
 
-    near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is.
+    near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is; of_file: as
+    for `explain_document`.
     """
     experts, context = expert_report(estimate, inputs), context_report(estimate, inputs)
     priced = sensitivity(estimate, inputs)
     return (
         headline(inputs),
-        explain_lines(estimate, inputs, (margin_line(estimate, inputs),)),
+        explain_lines(estimate, inputs, (margin_line(estimate, inputs),), of_file=of_file),
         *(variation_section(estimate, variation) if variation else ()),
         *stage_table(estimate),
         memory_table(estimate, inputs),
@@ -121,15 +128,17 @@ def explain_screen(
     )
 
 
-def explain_lines(estimate: Estimate, inputs: Inputs, more: Sequence[str] = ()) -> Lines:
-    """The plan with its verdict, its speed and how sure that is; more: lines that a whole answer adds."""
+def explain_lines(estimate: Estimate, inputs: Inputs, more: Sequence[str] = (), *, of_file: bool = False) -> Lines:
+    """The plan with its verdict, its speed and how sure that is; more: lines that a whole answer adds; of_file: as for
+    `explain_document`.
+    """
     return Lines(
         (
             f"Plan: **{estimate.plan}**",
             *verdict_lines(estimate, inputs),
             *routing_lines(estimate, inputs),
             step_time_line(estimate, inputs),
-            *unlaunched_lines(unlaunched(estimate.plan, inputs)),
+            *unlaunched_lines(None if of_file else unlaunched(estimate.plan, inputs)),
             *(Toned(f"**{line}**", "warning") for line in unpublished_lines(estimate, inputs)),
             *more,
             *unaligned_lines(unaligned_sizes(estimate, inputs)),
