@@ -210,7 +210,8 @@ def test_a_constraint_that_allows_what_another_is_about_is_not() -> None:
 def test_a_dispatcher_has_no_effect_on_a_model_without_experts() -> None:
     inputs = asked_of("dense")
     named = inputs.replace(runtime=with_behaviours(inputs.runtime, ["dispatcher=fused"]))
-    assert constraint_lines(find(named), ())[0].startswith("--dispatcher fused has no effect: ")
+    (line,) = constraint_lines(find(named), ())
+    assert line.startswith("--dispatcher fused has no effect: ")
 
 
 @pytest.mark.parametrize(
@@ -297,3 +298,11 @@ def test_a_plan_without_a_constraint_that_cannot_be_launched_is_told_as_such() -
     words = ("plan", "gpt-oss-20b", "2x8:h100", "--runtime", "deepspeed", "--seq-len", "4096", "--global-batch", "128")
     answer = asked(*words, "--expert-imbalance", "1", "--ep", "1")
     assert "which DeepSpeed cannot launch as it stands)" in " ".join(answer.out.split())
+
+
+@pytest.mark.parametrize(("documents", "told"), [(16384, True), (8192, False), (1024, False), (None, False)])
+def test_documents_that_no_sequence_holds_are_told(documents: int | None, told: bool) -> None:
+    inputs = asked_of("dense")
+    packed = inputs.replace(job=inputs.job.replace(sequence_length=8192, document_length=documents))
+    lines = constraint_lines(find(packed), ())
+    assert (lines == ["--document-length 16384 has no effect on sequences of 8192 tokens."]) == told

@@ -16,25 +16,34 @@ from meshwright.specs.inputs import Inputs
 
 
 def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> list[str]:
-    """Constraints of the question that have no effect, and the best plan without each that costs something; nothing
-    without constraints.
+    """What of the question has no effect, and the best plan without each constraint that costs something; nothing
+    without either.
     """
-    idle, given = _idle(result.inputs), constrained(result.inputs)
-    if costs or not given:
-        return idle + [_cost(each, result.best[0], result.inputs) for each in costs]
+    inputs, given = result.inputs, constrained(result.inputs)
+    why = _without_effect(inputs)
+    idle = [f"{options_of(inputs, (name,))[0]} has no effect: {reason}." for name, reason in why.items()]
+    idle += _idle_documents(inputs)
+    if costs or why.keys() >= {*given}:
+        return idle + [_cost(each, result.best[0], inputs) for each in costs]
     if len(given) == 1:
-        return [
-            *idle,
-            f"{options_of(result.inputs, given)[0]} costs nothing: what is recommended without it is no faster.",
-        ]
+        return [*idle, f"{options_of(inputs, given)[0]} costs nothing: what is recommended without it is no faster."]
     return [*idle, "The constraints cost nothing: what is recommended without one of them, or all, is no faster."]
 
 
-def _idle(inputs: Inputs) -> list[str]:
+def _without_effect(inputs: Inputs) -> dict[str, str]:
+    """By what the question constrains in vain, why."""
     why = without_effect(inputs.constraints)
     if DISPATCHER in constrained(inputs) and not inputs.model.is_moe:
         why[DISPATCHER] = f"{inputs.model.name} has no experts"
-    return [f"{options_of(inputs, (name,))[0]} has no effect: {reason}." for name, reason in why.items()]
+    return why
+
+
+def _idle_documents(inputs: Inputs) -> list[str]:
+    """That documents are longer than the sequences that they are packed into."""
+    documents, sequence = inputs.job.document_length, inputs.job.sequence_length
+    if documents is None or documents <= sequence:
+        return []
+    return [f"--document-length {documents} has no effect on sequences of {sequence} tokens."]
 
 
 def _cost(cost: ConstraintCost, best: Estimate, inputs: Inputs) -> str:
