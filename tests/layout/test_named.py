@@ -15,8 +15,8 @@ from strategies import question
     ("model", "sequence", "runtime", "exchange"),
     [
         ("llama-3.1-8b", 4096, "megatron-core", ContextExchange.RING),
-        ("gemma-2-27b", 8192, "megatron-core", ContextExchange.ALL_GATHER),
-        ("gemma-2-27b", 4096, "megatron-core", ContextExchange.RING),
+        ("gemma-3-27b", 8192, "megatron-core", ContextExchange.ALL_GATHER),
+        ("gemma-3-27b", 1024, "megatron-core", ContextExchange.RING),
         ("gpt-oss-20b", 4096, "megatron-core", ContextExchange.ALL_TO_ALL),
         ("gpt-oss-20b", 4096, "megatron-bridge", ContextExchange.ALL_TO_ALL),
         ("gpt-oss-20b", 4096, "torchtitan", ContextExchange.ALL_GATHER),

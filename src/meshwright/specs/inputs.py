@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Self
@@ -22,7 +22,7 @@ from meshwright.specs.job import Job
 from meshwright.specs.model import Attention, LayerKind, Model
 from meshwright.specs.packed import packed_weights
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
-from meshwright.specs.routing import expert_spread
+from meshwright.specs.routing import dispatcher_on, expert_spread
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.runtime.communication import Dispatcher
 from meshwright.specs.runtime.device import AttentionKernel
@@ -87,13 +87,8 @@ class Inputs(Spec):
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
-        """The runtime's; an all-to-all where its usual one is fused and does not run on the cluster.
-
-        Source: Megatron-Bridge@067f987df03b training/flex_dispatcher_backend.py, _fallback_to_alltoall.
-        """
-        usual = all(each.field != "dispatcher" for each in self.runtime.replaced)
-        named = self.runtime.communication.dispatcher
-        return "all_to_all" if named == "fused" and usual and not self.cluster.runs_fused_dispatch else named
+        """The runtime's, as it runs on the cluster."""
+        return dispatcher_on(self.cluster, self.runtime)
 
     @property
     def quantises_attention(self) -> bool:
@@ -295,16 +290,10 @@ class Inputs(Spec):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        faults = [*precision_faults(self.cluster.accelerator, self.job, self.runtime), *self._host()]
+        faults = [*precision_faults(self.cluster.accelerator, self.job, self.runtime)]
         for faults_of in (model_faults, expert_faults, adapter_faults):
             faults += faults_of(self.model, self.job, self.runtime)
         faults += [Fault(f"constraints.{name}", what) for name, what in lacking(self.constraints, self.runtime).items()]
         if faults:
             raise InvalidSpec(self.called, faults)
         return self
-
-    def _host(self) -> Iterator[Fault]:
-        """Source: Megatron-LM, training/arguments.py: --optimizer-cpu-offload and --fp8-param-gather."""
-        if self.runtime.storage.offloads_states and self.stores_quantised and not self.recipe.scales_from_earlier_steps:
-            what = f"must be nothing where weights are stored in 8 bits alone, as {self.runtime.id} does in"
-            yield Fault("runtime.storage.offloaded", f"{what} {self.job.precision}; nearest: fp8-delayed")

@@ -1,4 +1,4 @@
-"""Routing: how unequally experts share the tokens of a model in training, from what was measured."""
+"""Routing: how tokens reach experts, and how unequally these share them in training, from what was measured."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from pydantic import Field
 
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.runtime import Runtime
+from meshwright.specs.runtime.communication import Dispatcher
 from meshwright.specs.student import STUDENT
 
 
@@ -31,6 +34,16 @@ class ExpertSpread(NamedTuple):
     usual: float
     most: float
     """One of ten has more."""
+
+
+def dispatcher_on(cluster: Cluster, runtime: Runtime) -> Dispatcher:
+    """The runtime's dispatcher; an all-to-all where its usual one is fused and does not run on the cluster.
+
+    Source: Megatron-Bridge@067f987df03b training/flex_dispatcher_backend.py, _fallback_to_alltoall.
+    """
+    usual = all(each.field != "dispatcher" for each in runtime.replaced)
+    named = runtime.communication.dispatcher
+    return "all_to_all" if named == "fused" and usual and not cluster.runs_fused_dispatch else named
 
 
 @cache

@@ -122,6 +122,13 @@ def context_parallel_fused(plan: Layout, inputs: Inputs) -> Ruling:
 
 
 @restriction
+def context_parallel_uncapped(plan: Layout, model: Model) -> Ruling:
+    """cp 2 or more needs attention whose scores are not capped."""
+    yield (plan.cp == 1) | (not any(kind.attention.softcap for kind in model.layer_kinds))
+    yield f"cp {plan.cp} has no kernel that caps the scores of {model.name}; nearest cp: 1"
+
+
+@restriction
 def context_parallel_causal(plan: Layout, model: Model, job: Job) -> Ruling:
     """cp 2 or more needs attention to all tokens before, with neither windows nor sinks."""
     special = _beside_causal(model, job)

@@ -12,7 +12,12 @@ from meshwright.specs.runtime import Runtime
 
 
 def precision_faults(accelerator: Accelerator, job: Job, runtime: Runtime) -> Iterator[Fault]:
-    """The first fault of the job's recipe there."""
+    """The first fault of the job's recipe there, and that of its weights beside states on the host."""
+    yield from _recipe(accelerator, job, runtime)
+    yield from _host(job, runtime)
+
+
+def _recipe(accelerator: Accelerator, job: Job, runtime: Runtime) -> Iterator[Fault]:
     recipe, instead = read_precision(job.precision), _instead(accelerator, runtime)
     peaks, constants = accelerator.peak_flops, accelerator.kernels.low_precision
     if job.precision not in runtime.plans.precisions:
@@ -32,6 +37,15 @@ def precision_faults(accelerator: Accelerator, job: Job, runtime: Runtime) -> It
     elif recipe.half == "fp16" and runtime.storage.weight_bytes == HALF_BYTES:
         what = "is 2, where fp16 needs 4: an optimizer that updates fp16 weights alone loses small updates"
         yield Fault("runtime.storage.weight_bytes", f"{what}; use 4, or job.precision bf16")
+
+
+def _host(job: Job, runtime: Runtime) -> Iterator[Fault]:
+    """Source: Megatron-LM, training/arguments.py: --optimizer-cpu-offload and --fp8-param-gather."""
+    recipe, stored = read_precision(job.precision), runtime.storage
+    quantised = recipe.quantises and job.precision in stored.quantised_weights
+    if stored.offloads_states and quantised and not recipe.scales_from_earlier_steps:
+        what = f"must be nothing where weights are stored in 8 bits alone, as {runtime.id} does in"
+        yield Fault("runtime.storage.offloaded", f"{what} {job.precision}; nearest: fp8-delayed")
 
 
 def _instead(accelerator: Accelerator, runtime: Runtime) -> str:
