@@ -26,6 +26,7 @@ def llama(**changes: Any) -> bytes:
 
 
 FILES = {
+    "run.sh": b"torchrun pretrain_gpt.py --num-layers 2\n",
     "malformed.json": b'{"model_type": "llama",}',
     "binary.json": bytes(range(128, 256)) * 4,
     "empty.json": b"",
@@ -116,6 +117,7 @@ def job(*says: str, code: int = 2, **options: str | None) -> Case:
 MODELS = [
     model("@/nope.json", "nope.json does not exist", "config.json or a folder"),
     model("@/malformed.json", "is not JSON", "line 1, column 24"),
+    model("@/run.sh", "is not JSON", "; a launch file is read with --from", "/run.sh"),
     model("@/binary.json", "binary.json' is not UTF-8 text (line 1, byte 0)"),
     model("@/empty.json", "empty.json is empty"),
     model("@/blank.json", "blank.json is empty"),

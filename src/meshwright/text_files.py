@@ -53,6 +53,15 @@ def read_text(path: Path, what: str, missing: str = "", most: int = MOST_BYTES) 
     return decoded(data, f"the {what} {str(path)!r}", most)
 
 
+def or_launch_file(path: Path) -> str:
+    """What errors add about a file that should hold JSON and by its name is something else.
+
+    >>> or_launch_file(Path("run.sh")), or_launch_file(Path("config.json"))
+    ('; a launch file is read with --from run.sh', '')
+    """
+    return "" if path.suffix.lower() in ("", ".json") else f"; a launch file is read with --from {path}"
+
+
 def decoded(data: bytes, subject: str, most: int = MOST_BYTES) -> str:
     """The text in bytes, of which one more than the most shows that there are more; subject: what errors call it."""
     if len(data) > most:

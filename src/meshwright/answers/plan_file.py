@@ -19,7 +19,7 @@ from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.choices import CHOICES
 from meshwright.specs.inputs import Inputs
-from meshwright.text_files import MOST_BYTES, decoded, read_text, unreadable
+from meshwright.text_files import MOST_BYTES, decoded, or_launch_file, read_text, unreadable
 
 if TYPE_CHECKING:
     from meshwright.search.many_searches.fewest_nodes import Limit
@@ -100,7 +100,8 @@ def _document(path: str | Path) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{str(path)!r} is not a plan file: {unreadable(error)}") from None
+        instead = or_launch_file(Path(path))
+        raise InvalidInput(f"{str(path)!r} is not a plan file: {unreadable(error)}{instead}") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if not isinstance(document, dict) or schema != SCHEMA:
         raise InvalidInput(f"{str(path)!r} is not a plan file of schema {SCHEMA!r} (found: {quoted(schema)})")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import InvalidInput
-from meshwright.text_files import read_text, unreadable
+from meshwright.text_files import or_launch_file, read_text, unreadable
 
 
 def config_path(path: Path) -> Path:
@@ -47,7 +47,8 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InvalidInput(f"{path} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+        where = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        raise InvalidInput(f"{path} is not JSON: {where}{or_launch_file(path)}") from None
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} is not a config.json: {unreadable(error)}") from None
     if not isinstance(value, dict):
