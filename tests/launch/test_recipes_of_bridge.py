@@ -100,6 +100,45 @@ def test_rotary_positions_are_fused_where_the_file_or_the_provider_says_so(
     assert position_of(imported(tmp_path, text).inputs.runtime, ROPE_FUSION) == position
 
 
+PROVIDED = f"""from megatron.bridge.models.{{package}} import {{provider}}
+{RECIPE}""".replace(
+    'AutoBridge.from_hf_pretrained("Qwen/Qwen3-8B").to_megatron_provider(load_weights=False)',
+    """{provider}(
+        num_layers=26, hidden_size=1152, num_attention_heads=4, num_query_groups=1, kv_channels=256,
+        ffn_hidden_size=6912, vocab_size=262144{more})""",
+)
+
+
+@pytest.mark.parametrize(
+    ("package", "provider", "fused"),
+    [
+        ("llama.llama_provider", "Llama3ModelProvider", True),
+        ("gpt_provider", "GPTModelProvider", False),
+    ],
+)
+def test_a_provider_with_sizes_of_the_file_fuses_as_its_class_does(
+    tmp_path: Path, package: str, provider: str, fused: bool
+) -> None:
+    more = ", position_embedding_type='rope'"
+    text = PROVIDED.replace("{package}", package).replace("{provider}", provider).replace("{more}", more)
+    question = imported(tmp_path, text)
+    for switch in (ACTIVATION_FUSION, ROPE_FUSION):
+        assert position_of(question.inputs.runtime, switch) == ("on" if fused else "off")
+
+
+def test_a_model_that_is_named_goes_before_what_its_provider_says(tmp_path: Path) -> None:
+    """Gemma3ModelProvider has one number for its windows, which some of its layers have."""
+    provider, package = "Gemma3ModelProvider", "gemma.gemma3_provider"
+    text = PROVIDED.replace("{package}", package).replace("{provider}", provider).replace("{more}", ", window_size=512")
+    path = tmp_path / "recipe.py"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match="--window-size 512 is not the tokens before and behind"):
+        question_of_file(path, Given(cluster="2x8:h100"))
+    question = question_of_file(path, Given(cluster="2x8:h100", model="gemma-3-1b"))
+    assert question.inputs.model.name == "gemma-3-1b"
+    assert "bias_activation_fusion" not in told(question)
+
+
 def test_what_a_recipe_that_is_not_read_may_set_is_told_as_open(tmp_path: Path) -> None:
     text = """from megatron.bridge.recipes.qwen import qwen3_30b_a3b_pretrain_config
 cfg = qwen3_30b_a3b_pretrain_config()
@@ -352,6 +391,7 @@ def test_packed_sequences_are_told(tmp_path: Path) -> None:
     cfg.dataset = SquadConfig(seq_length=4096, enable_offline_packing=True, offline_packing_specs=specs)
     cfg.comm_overlap = CommOverlapConfig(delay_wgrad_compute=True)
     cfg.model.cuda_graph_impl = "none"
+    cfg.model.cuda_graph_scope = "full"
     return cfg
 """
     question = imported(tmp_path, RECIPE.replace("    return cfg\n", packed))

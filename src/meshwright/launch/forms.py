@@ -165,5 +165,6 @@ def read_value(form: str, key: str, value: Any) -> Any:
         return FORMS[form].read(value)
     except (ValueError, TypeError, KeyError, SyntaxError, OverflowError, MemoryError, RecursionError):
         kinds = {"count": "a whole number", "number": "a number", "switch": "true or false"}
+        kinds |= {"window": "the tokens before and behind that a token attends to, such as 127,0"}
         kinds |= {"bridge_modules": "among linear_qkv, linear_proj, linear_fc1 and linear_fc2"}
         raise InvalidInput(f"{key} {quoted(value)} is not {kinds.get(form, form.replace('_', ' '))}") from None

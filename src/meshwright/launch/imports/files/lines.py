@@ -25,8 +25,7 @@ _WORD, _QUOTED = re.compile(r"[\w.-]+"), re.compile("'([^']+)'")
 
 def faults_of(read: LaunchSettings, understood: Understood, table: LaunchTable, *, named: bool) -> list[str]:
     """What is wrong with settings, with their lines; of the model only where none is named."""
-    choices = [choice for choice in table.choices if _about_the_model(choice)] if named else []
-    of_the_model = tuple(f"{choice.about}:" for choice in choices)
+    of_the_model = _of_the_model(table) if named else ()
     faults = [fault for fault in understood.wrong if not fault.startswith(of_the_model)]
     faults += [
         f"{key} {value} is a degree of parallelism that is not known here: --framework names whose file it is"
@@ -45,6 +44,13 @@ def _several(value: Any) -> bool:
     """Whether a value is a whole number beyond 1, of any number of digits."""
     text = str(value).lstrip("0")
     return text.isdecimal() and text != "1"
+
+
+def _of_the_model(table: LaunchTable) -> tuple[str, ...]:
+    """How faults of settings begin that say nothing but the model."""
+    choices = (f"{choice.about}:" for choice in table.choices if _about_the_model(choice))
+    keys = ((row.key, *row.aliases) for name, row in table.rows.items() if name.startswith("model."))
+    return (*choices, *(f"{key} " for each in keys for key in each))
 
 
 def _about_the_model(choice: Choice) -> bool:

@@ -55,9 +55,15 @@ def left_unfused(read: LaunchSettings, known: Settings) -> Iterator[Fusion]:
     """
     if is_workload(read) or _PERFORMANCE in read.program:
         return
-    makers = [str(known.get("--name", "")), *(each.key for each in read.elsewhere)]
+    makers = [str(known.get("--name", "")), *(each.key for each in read.elsewhere), *_provider(read)]
     if any(_PERFORMANCE in each for each in makers):
         return
     for each in FUSIONS:
         if each.field not in known and not any(map(each.is_settled, makers)):
             yield each
+
+
+def _provider(read: LaunchSettings) -> list[str]:
+    """The class of a model whose sizes the file has itself, where it imports one alone."""
+    imported = {name.rpartition(".")[2] for name in read.program.split() if name.endswith("ModelProvider")}
+    return [*imported] if len(imported) == 1 else []
