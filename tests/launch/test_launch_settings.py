@@ -38,6 +38,7 @@ HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
 WIDE = LLAMA.replace(job=LLAMA.job.replace(gradients="fp32"))
 EIGHT_BITS = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-blockwise"))
 BLACKWELL = question(llama_8b(), "8x8:b200", global_batch=256, precision="bf16")
+ON_A100 = question(llama_8b(), "8x8:a100", "megatron-bridge", global_batch=256)
 VOLTA = question(llama_8b(), "8x8:v100", global_batch=256, precision="fp16")
 NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
 DELAYED = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-delayed"))
@@ -135,6 +136,12 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (VOLTA, {"tp": 2, "sp": True}),
         (LLAMA, {"tp": 2, "sp": True}),
         "no --tp-comm-overlap: Transformer Engine",
+    ),
+    (
+        "tensor_overlap_before_hopper",
+        (ON_A100, {"tp": 2, "sp": True}),
+        (BRIDGE, {"tp": 2, "sp": True}),
+        "UB_SKIPMC=1: a100-sxm-80gb has no CUDA multicast",
     ),
     ("expert_tensor_degree", (EXPERTS, {"tp": 2}), (EXPERTS, {"tp": 2, "etp": 2}), "--expert-tensor-parallel-size 1"),
     ("expert_dispatcher", (EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall: the dispatcher"),

@@ -22,6 +22,8 @@ from meshwright.specs.recompute_modules import RecomputeModules
 
 AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
+HOPPER = 9.0
+"""From which on accelerators write to several others at once (CUDA multicast)."""
 MANY_EXPERTS = 32
 """From which on Megatron-core warns of a router in half precision (transformer_config.py L3119-3127)."""
 CATALOGUED = (
@@ -189,6 +191,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "compiles_model": runtime.kernels.elementwise == "fused",
         "never": False,
         "before_ampere": (accelerator.compute_capability or AMPERE) < AMPERE,
+        "before_hopper": (accelerator.compute_capability or HOPPER) < HOPPER,
         "bf16": recipe.half == "bf16",
         "dispatcher": dispatcher_of(plan, inputs),
         "unfused_activation": _has_gate(inputs) and position_of(runtime, ACTIVATION_FUSION) == "off",

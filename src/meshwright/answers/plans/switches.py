@@ -127,11 +127,10 @@ def _flag(knob: str, plan: Plan, after: Inputs, before: Inputs) -> str | None:
     launch = before.runtime.launch
     if not launch:
         return None if knob.startswith("overlap.") else ""
-    set_for_it = (
-        overlap_setting(knob.removeprefix("overlap."), plan, after)
-        if knob.startswith("overlap.")
-        else newly_set(plan, after, before)
-    )
+    set_for_it = newly_set(plan, after, before)
+    if knob.startswith("overlap."):
+        overlap = overlap_setting(knob.removeprefix("overlap."), plan, after)
+        set_for_it = overlap and overlap | set_for_it
     return spelled_settings(set_for_it) or None
 
 
