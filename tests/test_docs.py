@@ -20,6 +20,7 @@ from meshwright.schedules.record import ScheduleRecord
 from meshwright.schedules.records import Schedule
 from meshwright.specs import catalog
 from meshwright.specs.choices import CHOICES
+from meshwright.specs.reading.accelerator import read_accelerator
 from meshwright.specs.reading.huggingface.families import FAMILIES
 from meshwright.specs.runtime import Runtime, read_runtime
 
@@ -155,3 +156,18 @@ def _least_micro_batch(name: str, symbols: dict[str, Any]) -> float:
 def _evaluated(formula: str, symbols: dict[str, Any]) -> float:
     """The value of a formula of the page, in which factors stand side by side."""
     return float(eval(re.sub(r"(?<=[\d)])\s*(?=[(A-Za-z])", "*", formula), symbols))
+
+
+def test_older_attention_takes_what_the_page_says() -> None:
+    page = (DOCS / "runtimes.md").read_text("utf-8")
+    rows = re.findall(r"^\| ((?:[A-Z]+\d+\w?(?:, | and others)?)+)[^|]*\| ([\d.]+) \| ([\d.]+) \|", page, re.MULTILINE)
+    assert len(rows) >= 5
+    for names, newer, oldest in rows:
+        for name in re.findall(r"[A-Z]+\d+\w?", names):
+            older = read_accelerator(name.lower()).kernels.attention.older
+            assert older["flash-2"] == pytest.approx(float(newer), abs=0.01), name
+            assert older["flash-1"] == pytest.approx(float(oldest), abs=0.05), name
+    flex = re.search(r"takes ([\d.]+) times as long as the newest on B200 and GB200,\n([\d.]+) times on B300", page)
+    assert flex
+    told = [read_accelerator(name).kernels.attention.older["flex"] for name in ("gb200", "gb300")]
+    assert told == [float(each) for each in flex.groups()]
