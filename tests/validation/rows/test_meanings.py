@@ -394,6 +394,11 @@ def test_a_recipe_has_the_options_that_the_row_lists_and_no_others(
     assert _bridge(RECIPE + "cpu_offloading_num_layers=20").activations.offloaded_layers == 20
 
 
+def test_layers_that_wait_on_the_host_are_those_that_a_row_of_megatron_core_lists_too() -> None:
+    row = _stranger(runtime="megatron-core", runtime_detail="NeMo 25.07", notes="cpu_offloading_num_layers=95")
+    assert runtime_of(as_known([row])[0]).activations.offloaded_layers == 95
+
+
 @pytest.mark.parametrize(
     ("runtime_detail", "dispatcher", "kernels"),
     [

@@ -29,6 +29,11 @@ def _row(**said: str) -> Row:
             "megatron-core@nemo-25.02",
         ),
         ({"runtime_detail": "NeMo 24.07 (Megatron-Core)"}, "megatron-core@nemo-24.07"),
+        (
+            {"runtime_detail": "NeMo Framework Launcher (Megatron-Core)", "source": "README.md (text of 2024-06)"},
+            "megatron-core@nemo-24.03",
+        ),
+        ({"runtime_detail": "NeMo (Megatron-Core)", "source": "issue 7 (2024-08-15)"}, "megatron-core@nemo-24.07"),
         ({"runtime_detail": "Megatron-LM", "software_release": "24.07"}, "megatron-core"),
         ({"runtime": "pytorch-fsdp1", "runtime_detail": "Composer+PyTorch FSDP1 (llm-foundry)"}, "llm-foundry"),
         ({"runtime": "megatron-lm", "runtime_detail": "Megatron-LM fork (sail-sg zero-bubble)"}, "zero-bubble"),

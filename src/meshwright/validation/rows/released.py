@@ -97,7 +97,7 @@ def _by_name(row: Row) -> str:
                 return f"{each.framework}@{each.release}"
             known = [release for release in releases(each.framework) if release.startswith(each.prefix)]
             numbered = {release: number for release in known if (number := _number(release))}
-            ran = _number(row["software_release"]) or _number(row["runtime_detail"])
+            ran = _number(row["software_release"]) or _number(row["runtime_detail"]) or _month(row)
             if not numbered or ran is None:
                 return each.framework
             earlier = [release for release, number in numbered.items() if number <= ran]
@@ -124,6 +124,12 @@ def _version(text: str) -> tuple[int, ...]:
 def _number(text: str) -> tuple[int, int] | None:
     found = NUMBER.search(text)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def _month(row: Row) -> tuple[int, int] | None:
+    """As the number of a release, of the month that the row's words name."""
+    year, month = written_at(row)[1]
+    return (year % 100, month) if year else None
 
 
 def _by_date(row: Row) -> str:
