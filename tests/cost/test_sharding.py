@@ -364,6 +364,16 @@ def test_whole_gradients_are_summed_by_an_all_reduce() -> None:
     assert more > 0
 
 
+def test_a_bucket_of_gradients_holds_whole_weights() -> None:
+    """8 billion parameters in 226 weights: no more all-reduces than weights, however small a bucket is."""
+    inputs = question(llama_8b(), "8x8:h100", "pytorch-ddp")
+    for matrices, times in ((226, 226), (10_000, 1221)):
+        exchange = data_exchange(Plan(dp=64), inputs, 8e9, 0, matrices=matrices)
+        (summed,) = (each for each in exchange.reduce if each.times)
+        assert float(summed.times) == times
+        assert float(summed.times * summed.bytes) == pytest.approx(4 * 8e9)
+
+
 def test_internevo_broadcasts_the_weights_of_each_rank_in_turn() -> None:
     """InternLM's 32 layers of 5 matrices, embedding and head: 162 weights, that many ranks have some."""
     inputs = question(llama_8b(), "64x8:a100", "internevo")

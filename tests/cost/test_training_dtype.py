@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from meshwright.cost.comms.data import data_exchange
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
@@ -59,6 +61,15 @@ def test_one_gpu_holds_eight_bytes_of_a_parameter_and_ten_while_operators_update
 def test_the_update_moves_half_the_bytes() -> None:
     usual, narrow = (optimizer_time(Plan(), asked("torchtitan", *each, gpus=1), 1e9) for each in ((), BF16))
     assert float(narrow) == pytest.approx(float(usual) / 2, rel=0.01)
+
+
+def test_replicas_sum_gradients_in_their_own_dtype_in_buckets_of_as_many_bytes() -> None:
+    """Two all-reduces of 25 MiB for 25 Mi parameters of 2 bytes, where fp32 has four."""
+    plan, parameters = Plan(dp=16), 25 * 2**20
+    for changes, buckets in (((), 4), (("training_dtype=bf16",), 2)):
+        exchange = data_exchange(plan, asked("pytorch-ddp", *changes, gpus=16), parameters, 0, matrices=100)
+        (summed,) = (each for each in exchange.reduce if np.any(each.times))
+        assert (float(summed.times), float(summed.bytes)) == (buckets, 25 * 2**20)
 
 
 @pytest.mark.parametrize(

@@ -67,18 +67,20 @@ def data_exchange(
     parameters as they are stored, in some runtimes a broadcast from every rank that has updated some (`broadcasts`).
     A runtime that sums whole gradients has the all-reduce in place of the reduce-scatter. With sharding groups the
     shards of the gradients are else summed over their replicas. With one chunk a rank they go in buckets of
-    max(40e6, 1e6 n) parameters, and a later stage ends its backward earlier by the passes of the stages before it.
+    max(40e6, 1e6 n) parameters at least, each of which ends with a whole weight, so that they are no more than the
+    weights; and a later stage ends its backward earlier by the passes of the stages before it.
     Interleaved, each of v chunks goes whole as soon as the pp micro-batches of its last group are done, beside the
     passes of the other chunks: a window of pp (v - 1) / v passes.
 
     plan: scalar or array (n,); parameters: that are trained, on the rank, without routed experts; stage: 0 first;
     experts: parameters of routed experts on the rank, summed over fewer ranks; ends: of `parameters`, those that are
     gathered in 2 bytes whatever the recipe, of embedding, head and adapters; matrices: in how many weights they are;
-    counts, scalar or array (n,). Returns bytes, seconds and counts. Source: Megatron-LM, distributed_data_parallel.py.
+    counts, scalar or array (n,). Returns bytes, seconds and counts. Source: Megatron-LM, distributed_data_parallel.py
+    and param_and_grad_buffer.py; torch 2.13, csrc/distributed/c10d/reducer.cpp (compute_bucket_assignment_by_size).
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
-    >>> exchange = data_exchange(Plan(dp=8, zero=1), LLAMA, parameters=1e9, stage=0)
+    >>> exchange = data_exchange(Plan(dp=8, zero=1), LLAMA, parameters=1e9, stage=0, matrices=226)
     >>> [(each.operation, float(each.times)) for each in (*exchange.reduce, *exchange.gather)]
     [('all_reduce', 0.0), ('reduce_scatter', 25.0), ('all_reduce', 25.0), ('all_gather', 25.0)]
     """
@@ -86,7 +88,7 @@ def data_exchange(
     interleaved, sharded = plan.vpp > 1, plan.zero > 0
     # Buckets of the gradients, or one piece for each chunk.
     bucket = larger(runtime.sharding.gradient_bucket, runtime.sharding.gradient_bucket_per_rank * ranks.group.ranks)
-    pieces = where(interleaved, plan.vpp, larger(np.ceil(parameters / bucket), 1.0))
+    pieces = where(interleaved, plan.vpp, larger(smaller(np.ceil(parameters / bucket), matrices), 1.0))
     # One all-reduce of each piece, or shards of it; whichever a plan has not goes 0 times.
     scatters = sharded & (not runtime.sharding.sums_whole_gradients)
     whole: Numbers = where(scatters, 0, pieces)
