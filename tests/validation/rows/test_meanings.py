@@ -147,6 +147,9 @@ def test_documents_are_as_long_as_those_of_the_data_that_is_named(said: Row, len
         ({"compiled": "yes", "precision": "fp8", "recompute": "full"}, ""),
         ({"precision": "nvfp4", "notes": "last 15% layers bf16"}, "some layers stay in bf16"),
         ({"precision": "mxfp8", "notes": "last 15% layers bf16 for nvfp4"}, ""),
+        ({"runtime": "pytorch-fsdp1", "runtime_detail": "CPUOffload(offload_params=True)"}, "on the host"),
+        ({"runtime": "pytorch-fsdp1", "notes": "fsdp_offload_params: true"}, "on the host"),
+        ({"runtime": "pytorch-fsdp1", "notes": "fsdp_offload_params: false"}, ""),
     ],
 )
 def test_runs_that_no_runtime_prices_are_refused(said: Row, reason: str) -> None:
@@ -230,6 +233,8 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("megatron-bridge", "Transformer Engine 2.17.1", ""),
         ("megatron-bridge", "Transformer Engine 2.18.0", FP32_GRADIENT_OF_LOGITS),
         ("pytorch-fsdp1", "Hugging Face Trainer, FSDP1", "gradient_bytes=2"),
+        ("accelerate", "fsdp_offload_params=true", "offloaded=everything"),
+        ("accelerate", "fsdp_offload_params=false", ""),
         ("megatron-core", "ranks not bound to cores (numactl --membind=0-3 alone)", "binds_ranks=false"),
         ("megatron-core", "--transformer-impl local by default", "elementwise=eager"),
         ("megatron-core", "without Transformer Engine and Apex", "fused_update=false"),
