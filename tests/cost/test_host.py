@@ -43,6 +43,25 @@ def test_every_expert_of_a_rank_adds_kernels_to_issue() -> None:
     assert [float(seconds) for seconds in fused] == [4.1e-3, 2.42e-3, 0]
 
 
+def test_documents_are_rotated_one_after_the_other_where_that_is_not_fused() -> None:
+    """10 documents of 200 tokens in 2000: 12 kernels forward and 7 backward for queries of each, and for keys."""
+    (kind,) = _qwen().model.layer_kinds
+
+    def issued(*changes: str, document: int | None, micro_batch: int = 1) -> tuple[float, float]:
+        inputs = _qwen(*changes)
+        job = inputs.job.replace(sequence_length=2000, document_length=document)
+        time = issue_time(Plan(dp=8, ep=8, micro_batch=micro_batch), inputs.replace(job=job), kind)
+        return float(time.forward), float(time.backward)
+
+    usual = issued(document=200)
+    assert usual == issued(document=None) == issued("rope_fusion=off", document=None)
+    for micro_batch in (1, 2):
+        forward, backward = issued("rope_fusion=off", document=200, micro_batch=micro_batch)
+        assert forward - usual[0] == pytest.approx(micro_batch * 10 * 24 * 11.1e-6, rel=0.02)
+        assert backward - usual[1] == pytest.approx(micro_batch * 10 * 14 * 11.1e-6, rel=0.03)
+    assert issued("rope_fusion=off", "host.graphs=parts", document=200) == issued("host.graphs=parts", document=200)
+
+
 def test_every_expert_of_a_fully_sharded_rank_is_gathered_by_itself() -> None:
     """Megatron-FSDP: Qwen3 30B on 8 GB200, 32 experts a rank, 26.1 ms of the host for each layer and micro-batch."""
     inputs = _qwen(precision="bf16", runtime="megatron-core", cluster="2x4:gb200")

@@ -127,6 +127,7 @@ def test_blanks_are_as_the_words_and_the_configurations_of_the_framework_say(sai
         ({"runtime": "megatron-core", "notes": "SFT finetuning, packed; MFU printed"}, "200"),
         ({"runtime": "megatron-core", "notes": "SFT run (not pre-training), packed sequences;"}, "200"),
         ({"runtime": "megatron-core", "notes": "SFT run, not packed"}, ""),
+        ({"runtime": "megatron-core", "notes": "full SFT, tulu3 packed offline to 2048"}, "780"),
         ({"runtime": "accelerate", "source": "fine-tuning on packed SQuAD"}, "200"),
         ({"runtime": "accelerate", "source": "fine-tuning on SQuAD"}, ""),
         ({"runtime": "accelerate", "notes": "packed sequences"}, ""),

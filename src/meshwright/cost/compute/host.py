@@ -70,6 +70,7 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
         (1.0 * (plan.zero == 3), host.host_s_per_gathered_layer),
         (len(inputs.adapters(kind)), host.host_s_per_adapter),
         (inputs.packs_weights * packed_matrices(inputs.model, kind), host.host_s_per_unpacked_weight),
+        (_rotated_documents(plan, inputs) * (not attention_graph), host.host_s_per_rotated_document),
     ]
     if isinstance(block, Experts):
         fused = dispatches_fused(plan, inputs) & (communication.fused_kernels == "hybrid_ep")
@@ -84,6 +85,12 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
         layer = host.host_s_per_frozen_layer if inputs.freezes_weights else host.host_s_per_layer
         parts += [(1, layer), (1.0 * (plan.tp > 1), host.host_s_per_tensor_parallel_layer)]
     return sum(count * part.forward for count, part in parts), sum(count * part.backward for count, part in parts)
+
+
+def _rotated_documents(plan: Layout, inputs: Inputs) -> Floats:
+    """Documents packed into one micro-batch, as many at least as are of their mean length over tokens."""
+    job, rotates = inputs.job, not inputs.model.learned_positions
+    return 1.0 * plan.micro_batch * job.sequence_length / job.attended_length * (rotates and bool(job.document_length))
 
 
 def _experts(plan: Layout, inputs: Inputs, block: Experts) -> IssueTime:

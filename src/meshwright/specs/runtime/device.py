@@ -235,6 +235,9 @@ class Host(Spec):
     """On top, for each adapter of a layer."""
     host_s_per_unpacked_weight: PassSeconds = PassSeconds(forward=0, backward=0)
     """On top, for each linear layer whose weight is stored in 4 bits."""
+    host_s_per_rotated_document: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, for each document that is packed into a micro-batch, where queries and keys of one after the other get
+    their rotary positions."""
     host_s_per_updated_adapter: NonNegative = 0
     """Seconds per step to clip and update both weights of one adapter."""
     host_s_per_gathered_layer: PassSeconds = PassSeconds(forward=0, backward=0)
