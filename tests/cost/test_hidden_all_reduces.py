@@ -56,3 +56,18 @@ def test_nothing_hides_exchanges_of_tensor_parallelism_beside_those_of_experts_b
         inputs = question(read_model("mixtral-8x7b"), cluster, "megatron-bridge", global_batch=32)
         told[cluster] = hidden_share(Plans.of(plans), inputs).tolist()
     assert told == {"4x8:h100": [0.5, 0.0], "4x8:b200": [0.5, 0.5]}
+
+
+@pytest.mark.parametrize(("accelerator", "share"), [("rtx-4090", 0.0), ("v100", 0.0), ("l40s", 0.5), ("mi300x", 0.5)])
+def test_userbuffers_need_accelerators_that_reach_the_memory_of_others(accelerator: str, share: float) -> None:
+    """Source: NVIDIA/TransformerEngine@d0067d0da userbuffers-host.cpp, register_user_buffer_collective, 'No
+    peer-to-peer access available between GPUs'; README.rst, Hardware.
+    """
+    inputs = question(llama_8b(), f"1x8:{accelerator}", "megatron-bridge", global_batch=8, precision="fp16")
+    assert float(hidden_share(Plan(tp=2, sp=True, dp=4), inputs)) == share
+
+
+def test_exchanges_of_torch_distributed_need_no_such_access() -> None:
+    inputs = question(llama_8b(), "1x8:rtx-4090", "deepspeed", global_batch=8)
+    overlap = inputs.runtime.overlap.replace(tensor_parallel=SHARE)
+    assert float(hidden_share(WHOLE, inputs.replace(runtime=inputs.runtime.replace(overlap=overlap)))) == SHARE

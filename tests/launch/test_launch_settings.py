@@ -39,6 +39,8 @@ WIDE = LLAMA.replace(job=LLAMA.job.replace(gradients="fp32"))
 EIGHT_BITS = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-blockwise"))
 BLACKWELL = question(llama_8b(), "8x8:b200", global_batch=256, precision="bf16")
 ON_A100 = question(llama_8b(), "8x8:a100", "megatron-bridge", global_batch=256)
+ON_4090 = question(llama_8b(), "1x8:rtx-4090", "megatron-bridge", global_batch=256)
+ON_MI300X = question(llama_8b(), "1x8:mi300x", "megatron-bridge", global_batch=256)
 VOLTA = question(llama_8b(), "8x8:v100", global_batch=256, precision="fp16")
 NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
 DELAYED = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-delayed"))
@@ -136,6 +138,18 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (VOLTA, {"tp": 2, "sp": True}),
         (LLAMA, {"tp": 2, "sp": True}),
         "no --tp-comm-overlap: Transformer Engine",
+    ),
+    (
+        "tensor_overlap_without_peer_access",
+        (ON_4090, {"tp": 2, "sp": True}),
+        (ON_A100, {"tp": 2, "sp": True}),
+        "tp_comm_overlap: Transformer Engine, which does it, writes to the memory of the other",
+    ),
+    (
+        "tensor_overlap_on_rocm",
+        (ON_MI300X, {"tp": 2, "sp": True}),
+        (ON_A100, {"tp": 2, "sp": True}),
+        "overlapped tensor parallelism on mi300x needs Transformer Engine of ROCm",
     ),
     (
         "tensor_overlap_before_hopper",

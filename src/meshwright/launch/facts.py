@@ -15,13 +15,12 @@ from meshwright.layout.plans import leaves_split
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.specs.behaviours import ACTIVATION_FUSION, LIGER, PERMUTE_FUSION, ROPE_FUSION, position_of
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
+from meshwright.specs.cluster import AMPERE
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.recompute_modules import RecomputeModules
 
-AMPERE = 8.0
-"""Compute capability from which on Transformer Engine is supported."""
 HOPPER = 9.0
 """From which on accelerators write to several others at once (CUDA multicast)."""
 MANY_EXPERTS = 32
@@ -191,6 +190,8 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "compiles_model": runtime.kernels.elementwise == "fused",
         "never": False,
         "before_ampere": (accelerator.compute_capability or AMPERE) < AMPERE,
+        "without_peer_access": not accelerator.peer_access,
+        "on_rocm": accelerator.vendor == "AMD",
         "before_hopper": (accelerator.compute_capability or HOPPER) < HOPPER,
         "bf16": recipe.half == "bf16",
         "dispatcher": dispatcher_of(plan, inputs),

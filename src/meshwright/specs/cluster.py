@@ -19,6 +19,8 @@ MAX_GPUS = 10_000_000
 """More accelerators than any site plans; a larger count is taken for a slip."""
 
 
+AMPERE = 8.0
+"""Compute capability from which on Transformer Engine is supported (NVIDIA/TransformerEngine README.rst, Hardware)."""
 FREE_OF_QUEUES = 10
 """Compute capability from which on kernels keep their order without a single hardware queue (Blackwell)."""
 
@@ -63,6 +65,8 @@ class Accelerator(Spec):
     """Accelerators in one scale-up domain."""
     scale_up_mesh: bool = False
     """Every pair has a link of its own (xGMI), bandwidth / (domain - 1), instead of a switch between all."""
+    peer_access: bool = True
+    """Its driver lets accelerators of a node reach each other's memory; else all they send goes through the host's."""
     scale_up_name: str
     """What answers call these links."""
     node_size: PositiveInt
@@ -93,6 +97,11 @@ class Accelerator(Spec):
         training/arguments.py L1466-1475, utils.py, get_device_arch_version.
         """
         return (self.compute_capability or 0) < FREE_OF_QUEUES
+
+    @property
+    def overlaps_by_peer_access(self) -> bool:
+        """Whether products overlap with exchanges through the memory of other ranks (userbuffers, symmetric memory)."""
+        return self.peer_access and (self.compute_capability or AMPERE) >= AMPERE
 
     @property
     def domain_spans_nodes(self) -> bool:

@@ -30,6 +30,8 @@ _AGAINST = "--no-"
 FUSED_EXPERTS_LIBRARY = "Transformer Engine 2.14 or later"
 """Source: megatron/core/transformer/moe/experts.py, _is_fused_impl_supported."""
 LIGER_LIBRARY = "liger-kernel"
+ROCM_OVERLAP_LIBRARY = "Transformer Engine of ROCm of April 2026 or later"
+"""Source: ROCm/TransformerEngine pull requests 367 and 513, userbuffers."""
 ATTENTION_LIBRARIES = {10.0: "FlashAttention-4", 9.0: "FlashAttention-3"}
 """By the least compute capability, from the highest."""
 
@@ -165,6 +167,8 @@ def _library(knob: str, plan: Plan, inputs: Inputs) -> str:
         return FUSED_EXPERTS_LIBRARY
     if knob == LIGER:
         return LIGER_LIBRARY
+    if knob == "overlap.tensor_parallel" and inputs.runtime.communication.hides_by_peer_access:
+        return ROCM_OVERLAP_LIBRARY if inputs.cluster.accelerator.vendor == "AMD" else ""
     return library_of(plan, inputs) if knob == "dispatcher" else ""
 
 

@@ -175,9 +175,9 @@ def _read_by_adapters(inputs: Inputs, kind: LayerKind) -> float:
 def hidden_share(plan: Layout, inputs: Inputs) -> Floats:
     """Share of its matrix product that hides a tensor-parallel exchange; 0: none.
 
-    What the runtime overlaps, in most only all-gathers and reduce-scatters, which sequence parallelism has, and in
-    Megatron nothing beside latent attention, nor, where kernels need a single queue, beside exchanges of experts that
-    another micro-batch hides, which want several.
+    What the runtime overlaps, in most only all-gathers and reduce-scatters, which sequence parallelism has, between
+    accelerators that reach each other's memory, and in Megatron nothing beside latent attention, nor, where kernels
+    need a single queue, beside exchanges of experts that another micro-batch hides, which want several.
     plan: scalar or array (n,). Returns shares. Source: Megatron-LM@d98e8a64ddf3, training/arguments.py L1441-1442,
     L1466-1475, core/extensions/transformer_engine.py L1176-1185; Megatron-Bridge@067f987df03b,
     training/comm_overlap.py L446-448, which switches tp_comm_overlap off, and perf_recipes/qwen/h100/qwen3_moe.py.
@@ -192,6 +192,8 @@ def hidden_share(plan: Layout, inputs: Inputs) -> Floats:
     runtime = inputs.runtime
     latent = any(kind.attention.latent for kind in inputs.model.layer_kinds)
     share = 0.0 if latent and not runtime.communication.hides_beside_latent_attention else 1.0
+    if runtime.communication.hides_by_peer_access and not inputs.cluster.accelerator.overlaps_by_peer_access:
+        share = 0.0
     exchanges = (plan.sp > 0) | runtime.communication.hides_all_reduces
     if runtime.communication.orders_by_one_queue and inputs.cluster.accelerator.needs_one_queue:
         for kind in inputs.model.layer_kinds:

@@ -43,6 +43,9 @@ class Communication(Spec):
     hides_all_reduces: bool
     """What `overlap.tensor_parallel` says holds without sequence parallelism too, where ranks all-reduce; else of its
     all-gathers and reduce-scatters alone."""
+    hides_by_peer_access: bool
+    """The same goes through the memory of the other ranks (userbuffers, symmetric memory), which not every accelerator
+    can reach (`Accelerator.overlaps_by_peer_access`)."""
     copies_sequences: Literal["none", "batched", "all"]
     """Sequences are the second dimension, collectives work along the first, and a copy of the whole buffer puts the
     pieces of sequence-parallel ranks in order: none; after every all-gather and before every reduce-scatter; or, of
