@@ -102,19 +102,21 @@ def plan_briefs(
     switched: SwitchedPlan | None = None,
     ways: Sequence[Remedy] | None = None,
     top: int | None = None,
+    *,
+    of_file: bool = False,
 ) -> Iterator[Blocks]:
     """Ever shorter answers: the best plan with its verdict, the ranking with the part that decided, and where memory
     and time go.
 
     front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
     switched: the best plan with other switches; ways: what would be safe where none is; top: how many plans are shown
-    at any length.
+    at any length; of_file: as for `plan_document`.
     """
     told = sorted(costs, key=lambda each: -each.faster)[:MOST_COSTS] if len(costs) > MOST_COSTS else costs
 
     @cache
     def first(settings: bool) -> Lines:
-        return best_lines(result, told, switched, settings)
+        return best_lines(result, told, switched, settings, of_file=of_file)
 
     untold = ["what every constraint costs"] if len(costs) > len(told) else []
     for each in PLAN_LENGTHS:

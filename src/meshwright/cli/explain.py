@@ -96,7 +96,10 @@ def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False
         answer: Any = (
             check_document(checked, variation, progress) | launch_file_entry(launch)
             if as_json
-            else (*launch_file_screen(launch), *note_lines(note), *check_screen(checked, inputs, variation, progress))
+            else (
+                *(*launch_file_screen(launch), *note_lines(note)),
+                *check_screen(checked, inputs, variation, progress, of_file=launch is not None),
+            )
         )
     show(answer, as_json)
     if not checked.legal:

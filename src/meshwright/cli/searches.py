@@ -80,11 +80,13 @@ def plan(
 
             raise nothing_fits_or_stopped(result, progress)
         beyond = _beyond(result, pareto, progress)
-    beside = _beside(result, baseline, price or [], asked.subject.cluster)
+    beside, of_file = _beside(result, baseline, price or [], asked.subject.cluster), baseline is not None
     if as_json:
-        answer: Any = plan_document(result, *beyond) | beside.entry
+        answer: Any = plan_document(result, *beyond, of_file=of_file) | beside.entry
+    elif more or cite:
+        answer = on_one_screen([plan_screen(result, *beyond, of_file=of_file)], beside.before, beside.after)
     else:
-        answers = [plan_screen(result, *beyond)] if more or cite else plan_briefs(result, *beyond, top)
+        answers = plan_briefs(result, *beyond, top, of_file=of_file)
         answer = on_one_screen(answers, beside.before, beside.after)
     if cite:
         plans = [estimate.plan for estimate in (*result.best, *result.other_splits, *beyond.front)]

@@ -135,12 +135,18 @@ def check_document(
 
 
 def check_screen(
-    check: PlanCheck, inputs: Inputs, variation: Variation | None = None, progress: Progress | None = None
+    check: PlanCheck,
+    inputs: Inputs,
+    variation: Variation | None = None,
+    progress: Progress | None = None,
+    *,
+    of_file: bool = False,
 ) -> tuple[Block, ...]:
     """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it;
     rules about the file that it keeps in one line.
 
-    variation: of a saved plan, which this one is; progress: of the search for the nearest plan that works.
+    variation: of a saved plan, which this one is; progress: of the search for the nearest plan that works; of_file: an
+    existing launch file starts it, and none has to be written.
     """
     count, broken = len(check.rules), sum(not rule.kept for rule in check.rules)
     verdict = f"refuses it: {broken} of {count} rules broken" if broken else f"accepts it: all {count} rules pass"
@@ -151,7 +157,8 @@ def check_screen(
     )
     sizes = *unaligned_lines(check.unaligned), *beyond_positions(inputs)
     warned = *unlaunched_lines(check.launch_refused), *sizes
-    fit = [fit_words(check.estimate, inputs), *own_release_lines(inputs.runtime)] if check.estimate else []
+    release = () if of_file else own_release_lines(inputs.runtime)
+    fit = [fit_words(check.estimate, inputs), *release] if check.estimate else []
     lines = Lines((*answer, *fit, *changes, *nearest, *warned))
     settings = Bullets(tuple(map(str, check.launch)))
     launch = (Heading("The launch must set", 3), settings) if check.launch else ()

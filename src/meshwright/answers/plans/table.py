@@ -53,11 +53,14 @@ def plan_document(
     costs: Sequence[ConstraintCost] = (),
     switched: SwitchedPlan | None = None,
     ways: Sequence[Remedy] | None = None,
+    *,
+    of_file: bool = False,
 ) -> dict[str, Any]:
     """The answer of a search as a plan file.
 
     front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
-    switched: the best plan with other switches; ways: what would be safe where none is, None where that was not asked.
+    switched: the best plan with other switches; ways: what would be safe where none is, None where that was not asked;
+    of_file: an existing launch file is changed to the best plan, and none has to be written.
     """
     from meshwright.answers.plan_file import SCHEMA, plan_entry
 
@@ -80,7 +83,7 @@ def plan_document(
         other_splits=entries(result.other_splits),
         **({"pareto": entries(front)} if front else {}),
         **({"unaligned": unaligned} if unaligned else {}),
-        **unlaunched_entry(unlaunched(best.plan, inputs)),
+        **unlaunched_entry(None if of_file else unlaunched(best.plan, inputs)),
         **constraints_entry(result, costs),
         **switch_entry(best, inputs),
         **switched_entry(switched),
@@ -95,15 +98,17 @@ def plan_screen(
     costs: Sequence[ConstraintCost] = (),
     switched: SwitchedPlan | None = None,
     ways: Sequence[Remedy] | None = None,
+    *,
+    of_file: bool = False,
 ) -> tuple[Block, ...]:
     """Inputs, the best plan with its verdict, the runners-up, memory and time of the best, and the assumptions.
 
     front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
-    switched: the best plan with other switches; ways: as `plan_document` has them.
+    switched: the best plan with other switches; ways, of_file: as `plan_document` has them.
     """
     best, inputs = result.best[0], result.inputs
     return (
-        *plan_summary(result, costs, switched, ways),
+        *plan_summary(result, costs, switched, ways, of_file=of_file),
         *other_splits_section(result),
         *risky_lines(result),
         *front_section(front),
@@ -119,10 +124,15 @@ def plan_summary(
     costs: Sequence[ConstraintCost] = (),
     switched: SwitchedPlan | None = None,
     ways: Sequence[Remedy] | None = None,
+    *,
+    of_file: bool = False,
 ) -> tuple[Block, ...]:
-    """Inputs, the best plan with its verdict, and the ranking; costs, switched, ways: as `plan_screen` has them."""
+    """Inputs, the best plan with its verdict, and the ranking; costs, switched, ways, of_file: as `plan_screen` has
+    them.
+    """
     ranking = ranking_table(result.best, result.best[0], result.inputs)
-    return headline(result.inputs), best_lines(result, costs, switched), *ways_lines(ways), ranking
+    lines = best_lines(result, costs, switched, of_file=of_file)
+    return headline(result.inputs), lines, *ways_lines(ways), ranking
 
 
 def best_lines(
@@ -130,8 +140,10 @@ def best_lines(
     costs: Sequence[ConstraintCost] = (),
     switched: SwitchedPlan | None = None,
     with_settings: bool = True,
+    *,
+    of_file: bool = False,
 ) -> Lines:
-    """The best plan with its verdict, and why it is recommended; costs, switched: as `plan_screen` has them.
+    """The best plan with its verdict, and why it is recommended; costs, switched, of_file: as `plan_screen` has them.
 
     with_settings: and what launches set for what is faster, and what the published run that is named had.
     """
@@ -144,7 +156,7 @@ def best_lines(
         step_time_line(best, inputs),
         *tie_lines(result),
         *proven_lines(result, with_settings),
-        *warnings(result),
+        *warnings(result, of_file=of_file),
         *constraint_lines(result, costs),
         *switch_lines(best, inputs, switched.with_options if switched else (), with_settings),
         *switched_lines(switched, best, with_settings),
@@ -152,9 +164,9 @@ def best_lines(
     return Lines(lines)
 
 
-def warnings(result: SearchResult) -> list[str]:
+def warnings(result: SearchResult, *, of_file: bool = False) -> list[str]:
     """What a reader must know before acting: that the best plan cannot be launched, sizes that slow it, layouts that
-    were not searched.
+    were not searched; of_file: as `plan_screen` has it.
     """
     inputs, tp, domain = result.inputs, result.best[0].plan.tp, result.inputs.cluster.levels[0]
     lines = []
@@ -170,7 +182,7 @@ def warnings(result: SearchResult) -> list[str]:
     warned = [Toned(f"**{line}**", "warning") for line in lines]
     unproven = [Toned(f"**{line}**", "warning") for line in unpublished_lines(result.best[0], inputs)]
     unaligned = unaligned_lines(unaligned_sizes(result.best[0], inputs))
-    launch = *unlaunched_lines(unlaunched(result.best[0].plan, inputs)), *launched_instead(result)
+    launch = () if of_file else (*unlaunched_lines(unlaunched(result.best[0].plan, inputs)), *launched_instead(result))
     return [*launch, *unproven, *unaligned, *warned]
 
 

@@ -41,7 +41,8 @@ def decision(memo: Memo) -> Iterator[Block]:
     if not memo.is_safe:
         yield Paragraph("**What would fit safely:**")
         yield Bullets(tuple(map(remedy_words, memo.ways)) or (HOPELESS,))
-    if refusal := unlaunched(best.plan, memo.inputs):
+    refusal = None if memo.existing else unlaunched(best.plan, memo.inputs)
+    if refusal:
         yield Callout("No launch files", refusal.words, "warning")
     yield Table(("", "predicted", "which means"), tuple(_figures(memo)), "lll")
     yield Callout(*risk_words(memo), "warning")
