@@ -29,6 +29,8 @@ def test_it_is_told_and_launched(cluster: str, dispatcher: str) -> None:
     assert told == (dispatcher == "all_to_all")
 
 
-def test_one_that_is_asked_for_stays() -> None:
-    inputs = question(mixture(), "1x8:mi300x", "megatron-core", global_batch=64)
+@pytest.mark.parametrize("runtime", ["megatron-core", "megatron-bridge"])
+def test_one_that_is_asked_for_stays(runtime: str) -> None:
+    """Also where it is the usual one."""
+    inputs = question(mixture(), "1x8:mi300x", runtime, global_batch=64)
     assert inputs.replace(runtime=with_behaviours(inputs.runtime, ["dispatcher=fused"])).dispatcher == "fused"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -44,13 +46,14 @@ from meshwright.cli.options import (
     Tokens,
     WithSequenceParallel,
 )
-from meshwright.errors import InvalidInput, quoted
+from meshwright.errors import InvalidInput, MeshwrightError, quoted
 from meshwright.specs.defaults import DEFAULT_PRECISION, DEFAULT_RUNTIME
 
 VALUES = {str: "NAME", int: "N", float: "NUMBER", Path: "FILE"}
 """What stands for the value of an option in help, by its type."""
 
 if TYPE_CHECKING:
+    from meshwright.specs.cluster import Cluster
     from meshwright.specs.constraints import Constraints
     from meshwright.specs.inputs import Inputs
     from meshwright.specs.job import Job
@@ -182,6 +185,7 @@ def inputs_of(
     runtime, behaviours = options.pop("runtime"), options.pop("behaviours")
     model = read_model(str(subject.model), text_only=subject.text_only)
     cluster = read_cluster(str(subject.cluster), subject.network)
+    _tell_idle(subject, model, cluster)
     whole_job = _job(model, vars(job) | options, accelerators or cluster.num_gpus)
     if behaviours:
         from meshwright.specs.behaviours import with_behaviours
@@ -194,6 +198,18 @@ def inputs_of(
     from meshwright.validation.site import with_measured_runs
 
     return with_measured_runs(inputs, measured)
+
+
+def _tell_idle(subject: SubjectOptions, model: Model, cluster: Cluster) -> None:
+    """Say which options about the model and the cluster change neither."""
+    from meshwright.specs.reading.model import read_model
+
+    if subject.network and cluster.num_nodes == 1:
+        print("meshwright: --network has no effect within one node", file=sys.stderr)
+    if subject.text_only:
+        with suppress(MeshwrightError):
+            if read_model(str(subject.model)) == model:
+                print(f"meshwright: --text-only has no effect: {model.name} has no other towers", file=sys.stderr)
 
 
 def _job(model: Model, options: dict[str, Any], accelerators: int) -> Job:

@@ -13,6 +13,7 @@ from meshwright.errors import Fault, InvalidSpec, UnknownName, any_of, quoted
 from meshwright.specs import catalog
 from meshwright.specs.job import Job
 from meshwright.specs.runtime import SECTION_OF, Runtime, read_runtime
+from meshwright.specs.runtime.communication import FOR_EXPERTS
 from meshwright.specs.runtime.replaced import ReplacedBehaviour
 
 IDENTITY = (
@@ -30,8 +31,16 @@ LIGER = "liger"
 """The switch for the kernels of Liger in models of transformers."""
 FUSED_EXPERTS = "fused_experts"
 """The switch for one kernel that computes all experts of a rank."""
+OF_EXPERTS = (
+    *(field for field in FOR_EXPERTS if field != "dispatcher"),
+    *("expert", "fused_expert", "expert_products", "permuted_rows", "unpermuted_rows", "host_s_per_expert_layer"),
+)
+"""Fields that models without experts do not read, but for the dispatcher."""
 TRAINING_DTYPE, FROZEN = "training_dtype", "frozen"
 """The switch for the format of weights, and its position where they are frozen in 2 bytes."""
+GIVES_WAY = {"dispatcher": "fused"}
+"""Usual behaviours in place of which another runs on clusters without them, unless a question names them
+(`dispatcher_on`)."""
 _ALIKE = 0.6
 """Share of letters from which on a behaviour is offered for one that is not known."""
 
@@ -40,9 +49,9 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     """The runtime with behaviours replaced as `KEY=VALUE` says, and `replaced` telling of each.
 
     changes: keys are fields of a section, `dispatcher` or `communication.dispatcher`, or of a table, with dots; values
-    are TOML, and bare words stand for text. A switch of the runtime stands for all that it sets, of which a change that
-    names one itself goes before it. Raises `InvalidSpec` with every fault, in the words of the runtime's own
-    form.
+    are TOML, and bare words stand for text. Usual ones are not told, but for what `GIVES_WAY` has. A switch of the
+    runtime stands for all that it sets, of which a change that names one itself goes before it. Raises `InvalidSpec`
+    with every fault, in the words of the runtime's own form.
 
     >>> from meshwright.specs.runtime import read_runtime
     >>> print(*with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7"]).replaced)
@@ -72,7 +81,7 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
         changed[where] = ReplacedBehaviour(behaviour=key, value=_written(value), usual=usual)
         table[path[-1]] = value
     try:
-        new = [each for each in changed.values() if each.value != each.usual]
+        new = [each for each in changed.values() if each.value != each.usual or each.value == GIVES_WAY.get(each.field)]
         replaced = Runtime(**fields | {"replaced": (*runtime.replaced, *new)})
     except InvalidSpec as error:
         faults += error.faults

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from meshwright.answers.launch.unlaunched import unlaunched
@@ -11,6 +11,7 @@ from meshwright.answers.records import priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.search.find import SearchResult
 from meshwright.search.many_searches.constraint_costs import DISPATCHER, ConstraintCost, constrained, options_of
+from meshwright.specs.behaviours import OF_EXPERTS, replaced_words
 from meshwright.specs.constraints import without_effect
 from meshwright.specs.inputs import Inputs
 
@@ -22,7 +23,7 @@ def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> l
     inputs, given = result.inputs, constrained(result.inputs)
     why = _without_effect(inputs)
     idle = [f"{options_of(inputs, (name,))[0]} has no effect: {reason}." for name, reason in why.items()]
-    idle += _idle_documents(inputs)
+    idle += *_idle_behaviours(inputs), *_idle_documents(inputs)
     if costs or why.keys() >= {*given}:
         return idle + [_cost(each, result.best[0], inputs) for each in costs]
     if len(given) == 1:
@@ -36,6 +37,20 @@ def _without_effect(inputs: Inputs) -> dict[str, str]:
     if DISPATCHER in constrained(inputs) and not inputs.model.is_moe:
         why[DISPATCHER] = f"{inputs.model.name} has no experts"
     return why
+
+
+def _idle_behaviours(inputs: Inputs) -> Iterator[str]:
+    """Behaviours that a question replaces, and on which nothing of it rests."""
+    runtime, accelerator = inputs.runtime, inputs.cluster.accelerator
+    why = dict[str, tuple[str, ...]]()
+    if not inputs.model.is_moe:
+        why[f"{inputs.model.name} has no experts"] = OF_EXPERTS
+    if runtime.communication.hides_by_peer_access and not accelerator.overlaps_by_peer_access:
+        why[f"no {accelerator.id} writes to the memory of another"] = ("tensor_parallel",)
+    for reason, fields in why.items():
+        idle = tuple(each for each in runtime.replaced if each.field in fields)
+        for words in replaced_words(runtime.replace(replaced=idle)):
+            yield f"--with {words.replace(' ', '=', 1)} has no effect: {reason}."
 
 
 def _idle_documents(inputs: Inputs) -> list[str]:

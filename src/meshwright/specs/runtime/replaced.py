@@ -26,4 +26,4 @@ class ReplacedBehaviour(Spec):
         return f"{self.behaviour} {self.value}"
 
     def __str__(self) -> str:
-        return f"{self.change} in place of {self.usual}" if self.usual else self.change
+        return f"{self.change} in place of {self.usual}" if self.usual not in ("", self.value) else self.change

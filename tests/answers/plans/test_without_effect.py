@@ -1,0 +1,42 @@
+"""What of a question changes nothing, told where it is answered."""
+
+from __future__ import annotations
+
+import pytest
+
+from commands import asked
+from meshwright.answers.plans.constraint_lines import constraint_lines
+from meshwright.search.find import find
+from meshwright.specs.behaviours import with_behaviours
+from strategies import dense_model, question
+
+
+@pytest.mark.parametrize(
+    ("cluster", "change", "said"),
+    [
+        ("1x8:h100", "overlap.expert=0.5", "--with overlap.expert=0.5 has no effect: tiny has no experts."),
+        ("1x8:h100", "expert_overlap=on", "--with expert_overlap=on has no effect: tiny has no experts."),
+        (
+            "1x8:rtx-4090",
+            "overlap.tensor_parallel=0.5",
+            "--with overlap.tensor_parallel=0.5 has no effect: no rtx-4090-24gb writes to the memory of another.",
+        ),
+    ],
+)
+def test_behaviours_on_which_nothing_rests_have_no_effect(cluster: str, change: str, said: str) -> None:
+    inputs = question(dense_model(name="tiny"), cluster, global_batch=64)
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [change]))
+    assert constraint_lines(find(inputs), ()) == [said]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("llama-3.2-1b", "1x8:h100", "--network", "100Gb/s"), "--network has no effect within one node"),
+        (("llama-3.2-1b", "2x8:h100", "--network", "100Gb/s"), ""),
+        (("llama-3.2-1b", "1x8:h100", "--text-only"), "--text-only has no effect: llama-3.2-1b has no other towers"),
+    ],
+)
+def test_what_changes_neither_model_nor_cluster_is_told(words: tuple[str, ...], said: str) -> None:
+    answer = asked("explain", *words, "--seq-len", "2048", "--global-batch", "64")
+    assert answer.err.strip() == (f"meshwright: {said}" if said else "")
