@@ -65,7 +65,13 @@ def test_a_plan_that_was_run_is_said_to_be_preferred_for_that() -> None:
     assert fastest == f"Predicted fastest: {result.fastest.plan}, {pace(result.fastest, result.best[0])}."
 
 
-def test_options_of_a_published_run_are_typed_as_a_shell_takes_them() -> None:
+def test_options_of_a_published_run_are_the_switches_that_people_know() -> None:
     options = ("--seq-len", "4k", "--global-batch", "128", "--runtime", "megatron-bridge")
     told = " ".join(asked("plan", "qwen3-8b", "2x8:h100", *options).out.split())
-    assert "--with 'elementwise_kernels.megatron-unfused.rotary={forward = 25, backward = 28}'" in told
+    assert "--with activation_fusion=off --with rope_fusion=off." in told
+
+
+def test_behaviours_of_a_published_run_that_nobody_would_type_are_counted() -> None:
+    options = ("--seq-len", "8k", "--global-batch", "256", "--runtime", "torchtitan")
+    told = " ".join(asked("plan", "llama-3.1-70b", "8x8:h100", *options).out.split())
+    assert "recompute-full with --runtime torchtitan@0.2.2 and 12 behaviours of its own." in told

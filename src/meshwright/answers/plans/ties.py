@@ -8,7 +8,7 @@ from typing import Any
 from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
 from meshwright.answers.step_parts import main_cause
-from meshwright.answers.words import listed
+from meshwright.answers.words import listed, plural
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -25,6 +25,8 @@ AS_UNTIMED = "is split as a published recipe of the model"
 IN_ANOTHER_PRECISION = "is split as a published run in another precision"
 MOST_OPTIONS = 6
 """Of a published run, to be listed."""
+_TABLE = "{"
+"""In a value that no person types."""
 
 
 def ties_entry(result: SearchResult) -> dict[str, Any]:
@@ -145,10 +147,16 @@ def _took(ran: FastestRun, inputs: Inputs) -> str:
 
 
 def _settings(ran: FastestRun, named: Plan | None = None) -> str:
-    """The plan and options to ask about a run with; named: the plan that the reader has just read, left out."""
-    shown, left = ran.options[:MOST_OPTIONS], len(ran.options[MOST_OPTIONS:])
-    more = f" and {left} more" if left else ""
-    options = f"`{' '.join(map(_as_typed, shown))}`{more}" if shown else ""
+    """The plan and options to ask about a run with, behaviours by number where nobody would type them all; named: the
+    plan that the reader has just read, left out.
+    """
+    shown, behaviours = ran.options, [each for each in ran.options if each.startswith("--with ")]
+    more = ""
+    if len(shown) > MOST_OPTIONS or any(_TABLE in each for each in behaviours):
+        shown = tuple(each for each in shown if each not in behaviours)
+        more = plural(len(behaviours), "behaviour") + " of its own"
+    listed_options = f"`{' '.join(map(_as_typed, shown))}`" if shown else ""
+    options = " and ".join(filter(None, (listed_options, more)))
     if str(named) == str(ran.plan):
         return options
     return f"`{ran.plan}`" + (f" with {options}" if options else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meshwright.specs.behaviours import replaced_words
 from meshwright.specs.inputs import Inputs
 
 _OF_JOB = (
@@ -13,7 +14,7 @@ _OF_JOB = (
 
 def options_of(inputs: Inputs) -> tuple[str, ...]:
     """The options of a question, as commands take them: its runtime, what is not usual of its job, and replaced
-    behaviours.
+    behaviours, by the switches that set them where there are some.
 
     >>> from meshwright.specs.reading.inputs import read_inputs
     >>> from meshwright.specs.job import Job
@@ -24,7 +25,7 @@ def options_of(inputs: Inputs) -> tuple[str, ...]:
     return (
         f"--runtime {inputs.runtime.id}",
         *(f"--{name.replace('_', '-')} {_word(value)}" for name, value in job if value),
-        *(f"--with {each.behaviour}={each.value}" for each in inputs.runtime.replaced),
+        *(f"--with {words.replace(' ', '=', 1)}" for words in replaced_words(inputs.runtime)),
     )
 
 
