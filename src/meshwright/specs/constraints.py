@@ -21,6 +21,14 @@ NAMES_OF = {
     "context_exchange": "context_exchanges",
 }
 """By constraint, what a runtime has of it."""
+ABOUT = {
+    "sp": "it is of plans with tp 2 or more",
+    "context_exchange": "it is of plans with cp 2 or more",
+    "schedule": "it is of plans with pp 2 or more",
+    "recompute_modules": "it is of plans with selective recomputation",
+    "zero": "it is of plans with dp or cp 2 or more",
+}
+"""By constraint that not every plan is about, which plans are."""
 
 
 def _whole_numbers(value: Any) -> Any:
@@ -134,16 +142,14 @@ def without_effect(constraints: Constraints) -> dict[str, str]:
     >>> without_effect(Constraints(tp=1, sp=True))
     {'sp': 'it is of plans with tp 2 or more'}
     """
-    given, why = constraints.given, {}
-    if given.get("sp") and given.get("tp") == (1,):
-        why["sp"] = "it is of plans with tp 2 or more"
-    if "context_exchange" in given and given.get("cp") == (1,):
-        why["context_exchange"] = "it is of plans with cp 2 or more"
-    if "schedule" in given and given.get("pp") == (1,):
-        why["schedule"] = "it is of plans with pp 2 or more"
-    if "recompute_modules" in given and "selective" not in given.get("recompute", RECOMPUTE_NAMES.values()):
-        why["recompute_modules"] = "it is of plans with selective recomputation"
-    return why
+    given = constraints.given
+    ruled_out = {
+        "sp": given.get("sp") and given.get("tp") == (1,),
+        "context_exchange": given.get("cp") == (1,),
+        "schedule": given.get("pp") == (1,),
+        "recompute_modules": "selective" not in given.get("recompute", RECOMPUTE_NAMES.values()),
+    }
+    return {name: ABOUT[name] for name, idle in ruled_out.items() if idle and name in given}
 
 
 def lacking(constraints: Constraints, runtime: Runtime) -> dict[str, str]:

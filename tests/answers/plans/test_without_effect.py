@@ -40,3 +40,22 @@ def test_behaviours_on_which_nothing_rests_have_no_effect(cluster: str, change: 
 def test_what_changes_neither_model_nor_cluster_is_told(words: tuple[str, ...], said: str) -> None:
     answer = asked("explain", *words, "--seq-len", "2048", "--global-batch", "64")
     assert answer.err.strip() == (f"meshwright: {said}" if said else "")
+
+
+QUESTION = ("plan", "llama-3.1-8b", "1x8:h100", "--seq-len", "4096", "--global-batch", "8", "--tp", "8", "--zero", "3")
+
+
+def test_a_constraint_that_is_not_about_the_plan_is_told() -> None:
+    """One data-parallel rank has nothing to shard its states with."""
+    shown = " ".join(asked(*QUESTION).out.split())
+    assert "--zero 3 says nothing of this plan: it is of plans with dp or cp 2 or more." in shown
+
+
+def test_so_it_is_beside_all_runtimes() -> None:
+    answer = asked(*QUESTION, "--runtime", "all", "--json").document["runtimes"]
+    zero = {name: each["plans"][0]["plan"]["zero"] for name, each in answer.items() if "plans" in each}
+    shown = " ".join(asked(*QUESTION, "--runtime", "all").out.split())
+    line = shown.partition("--zero 3 says nothing of the plans of ")[2].partition(": ")[0]
+    assert zero["megatron-core"] == 0
+    assert zero["torchtitan"] == 3
+    assert {*line.replace(" and ", ", ").split(", ")} == {name for name, stage in zero.items() if stage == 0}

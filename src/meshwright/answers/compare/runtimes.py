@@ -15,6 +15,7 @@ from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.answers.launch.unlaunched import MARK, unlaunched
 from meshwright.answers.launch.unlaunched import mark_words as unlaunched_words
 from meshwright.answers.pace import pace
+from meshwright.answers.plans.constraint_lines import idle_of_each
 from meshwright.answers.plans.table import plan_document
 from meshwright.answers.plans.ties import preferred_words, reasons
 from meshwright.answers.records import document_of, fields_of
@@ -160,6 +161,7 @@ def runtimes_screen(answers: Answers, crossing: Crossover | None) -> tuple[Block
     return (
         Lines(question),
         Table(("runtime", "best plan", *SPEED_COLUMNS, "verdict"), rows, "llrrrw", note=_note(results)),
+        *([Lines(idle)] if (idle := idle_of_each(results)) else []),
         *without_plan(refused_lines(_refusals(answers))),
         *([Lines((*crossover_lines(crossing), *_recommended_lines(results, crossing)))] if crossing else []),
         Paragraph(ONE_RUNTIME),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from meshwright.answers.launch.unlaunched import unlaunched
 from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
+from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
 from meshwright.search.find import SearchResult
 from meshwright.search.many_searches.constraint_costs import DISPATCHER, ConstraintCost, constrained, options_of
+from meshwright.search.plan_space.constrained import says_nothing
 from meshwright.specs.behaviours import OF_EXPERTS, replaced_words
-from meshwright.specs.constraints import without_effect
+from meshwright.specs.constraints import ABOUT, without_effect
 from meshwright.specs.inputs import Inputs
 
 
@@ -24,11 +27,26 @@ def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> l
     why = _without_effect(inputs)
     idle = [f"{options_of(inputs, (name,))[0]} has no effect: {reason}." for name, reason in why.items()]
     idle += *_idle_behaviours(inputs), *_idle_documents(inputs)
+    for name in says_nothing(result.best[0].plan, inputs):
+        if name not in why:
+            why[name] = ABOUT[name]
+            idle.append(f"{options_of(inputs, (name,))[0]} says nothing of this plan: {ABOUT[name]}.")
     if costs or why.keys() >= {*given}:
         return idle + [_cost(each, result.best[0], inputs) for each in costs]
     if len(given) == 1:
         return [*idle, f"{options_of(inputs, given)[0]} costs nothing: what is recommended without it is no faster."]
     return [*idle, "The constraints cost nothing: what is recommended without one of them, or all, is no faster."]
+
+
+def idle_of_each(results: Mapping[str, SearchResult]) -> tuple[str, ...]:
+    """What of a question about several runtimes says nothing of the best plan of some. results: by runtime."""
+    of = {name: says_nothing(each.best[0].plan, each.inputs) for name, each in results.items()}
+    inputs = next(iter(results.values())).inputs
+    return tuple(
+        f"{options_of(inputs, (field,))[0]} says nothing of the plans of "
+        f"{listed([name for name, fields in of.items() if field in fields])}: {ABOUT[field]}."
+        for field in dict.fromkeys(chain(*of.values()))
+    )
 
 
 def _without_effect(inputs: Inputs) -> dict[str, str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, Bools, Ints
 from meshwright.layout.groups import placement, stride
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout, of_chunks
 from meshwright.specs.choices import CHOICES, Recompute
 from meshwright.specs.inputs import Inputs
@@ -62,6 +63,18 @@ def keeps(plan: Layout, name: str, inputs: Inputs) -> Bools:
     else:
         among = np.isin(getattr(plan, name), named(name, inputs))
     return among | MEANINGLESS[name](plan) if name in MEANINGLESS else among
+
+
+def says_nothing(plan: Plan, inputs: Inputs) -> list[str]:
+    """The constraints of a question that a plan keeps as they are not about it, by field.
+
+    >>> from meshwright.specs.constraints import Constraints
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> says_nothing(Plan(tp=8), LLAMA.replace(constraints=Constraints(tp=8, zero=3)))
+    ['zero']
+    """
+    about = (name for name in inputs.constraints.given if name in MEANINGLESS and bool(MEANINGLESS[name](plan)))
+    return [name for name in about if getattr(plan, name) not in named(name, inputs)]
 
 
 def _even(plan: Layout, inputs: Inputs) -> BoolColumn:
