@@ -41,6 +41,9 @@ BLACKWELL = question(llama_8b(), "8x8:b200", global_batch=256, precision="bf16")
 ON_A100 = question(llama_8b(), "8x8:a100", "megatron-bridge", global_batch=256)
 ON_4090 = question(llama_8b(), "1x8:rtx-4090", "megatron-bridge", global_batch=256)
 ON_MI300X = question(llama_8b(), "1x8:mi300x", "megatron-bridge", global_batch=256)
+BRIDGE_OVERLAPPED = with_experts(
+    ON_A100.replace(runtime=with_behaviours(ON_A100.runtime, ["overlap.expert=0.66", "dispatcher=all_to_all"])), 64
+)
 VOLTA = question(llama_8b(), "8x8:v100", global_batch=256, precision="fp16")
 NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
 DELAYED = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-delayed"))
@@ -88,6 +91,18 @@ PARTS = {**SELECTIVE, "recompute_modules": ["layernorm", "mlp"]}
 ENDS = {"pp": 4, "vpp": 2, "first_stage_layers": 4}
 Asked = tuple[Inputs, dict[str, Any]]
 TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
+    (
+        "connections_of_recipes",
+        (BRIDGE, {}),
+        (ON_A100, {}),
+        "CUDA_DEVICE_MAX_CONNECTIONS=32: as its performance recipes have it on b200",
+    ),
+    (
+        "connections_of_recipes_with_experts",
+        (BRIDGE_OVERLAPPED, {"ep": 8}),
+        (BRIDGE_OVERLAPPED, {"ep": 8, "tp": 2}),
+        "CUDA_DEVICE_MAX_CONNECTIONS=32: as its performance recipes have it, for exchanges of experts",
+    ),
     ("single_connection", (LLAMA, {"tp": 8}), (BLACKWELL, {"tp": 8}), "CUDA_DEVICE_MAX_CONNECTIONS=1: tp 8 x cp 1"),
     (
         "connections_of_expert_overlap",
