@@ -92,7 +92,9 @@ def _seconds(text: str) -> float:
 @pytest.mark.parametrize("name", NAMES)
 def test_there_is_one_bottleneck_and_one_mitigation(name: str) -> None:
     fits = name in FITTING
-    assert text(name).count("Most likely bottleneck: ") == int(fits)
+    of_scaling = fits and "; scaling from " in text(name)
+    assert text(name).count("Most likely bottleneck: ") == int(fits and not of_scaling)
+    assert text(name).count("Most likely bottleneck of scaling: ") == int(of_scaling)
     assert text(name).count("First mitigation: ") == int(fits)
     assert text(name).count("First thing to try") == int(not fits)
 

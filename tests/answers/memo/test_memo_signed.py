@@ -146,7 +146,8 @@ def test_the_signed_page_names_the_largest_part_that_one_accelerator_would_not_h
     assert (called if of_all == largest else ALL_NAMES[of_all]) in row[2], "no larger part is left unsaid"
     if target.bottleneck.grows:
         most = target.bottleneck.chosen
-        assert f"; {'this' if most.part == largest else most.name} grows most from " in row[2]
+        assert ("; this grows most from " in row[2]) == (most.part == largest)
+        assert (f" accelerators: {most.name} (" in row[2]) == (most.part != largest)
 
 
 @pytest.mark.parametrize("name", FITTING)

@@ -123,8 +123,8 @@ def _limit(memo: Memo) -> tuple[str, str, str]:
         text += f"; larger, but no different on one accelerator: {local.name} ({percent(local.share_after)})"
     if found.grows and found.reference:
         most, grown = found.chosen, f"from {found.reference.gpus} to {accelerators(memo.inputs.cluster.num_gpus)}"
-        shares = f" ({percent(most.share_before)} of the step before, {percent(most.share_after)} after)"
-        text += f"; {'this' if most is largest else most.name} grows most {grown}{'' if most is largest else shares}"
+        shares = f"{percent(most.share_before)} of the step before, {percent(most.share_after)} after"
+        text += f"; this grows most {grown}" if most is largest else f"; scaling {grown}: {most.name} ({shares})"
     return "limited by", percent(largest.share_after), text
 
 

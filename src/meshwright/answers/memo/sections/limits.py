@@ -178,7 +178,8 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
         text += f" More goes to {local.name} ({share}), which a single accelerator has too."
     where = BY_LAYER if any(each.by_layer and chosen.part == "exposed_dp_s" for each in memo.exchanges) else chosen.part
     text += f" To confirm it, profile one step and add up {WHERE[where]}. The prediction is {seconds}."
-    return f"Most likely bottleneck: {chosen.name}", text
+    kind = "" if chosen is largest else " of scaling"
+    return f"Most likely bottleneck{kind}: {chosen.name}", text
 
 
 def _numbers(memo: Memo) -> str:
