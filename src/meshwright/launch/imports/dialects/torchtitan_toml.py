@@ -20,6 +20,8 @@ _SWITCHES = (
 )
 """Ones that mean nothing where they are off, or empty."""
 _ADAM = ("Adam", "AdamW")
+_ATTENTION = ("flex", "varlen")
+"""How names of flavours end whose attention is another: `8B_varlen` (v0.2.2 models/llama3/__init__.py L60-79)."""
 
 
 def _as_toml(read: LaunchSettings) -> LaunchSettings:
@@ -46,6 +48,10 @@ def _modern_toml(settings: Settings, notes: list[str], usual_option: str = "2") 
     """
     modern = _regrouped(settings)
     name, flavor = modern.pop("model.name", None), modern.pop("model.flavor", None)
+    size, _, attention = str(flavor).rpartition("_")
+    if attention in _ATTENTION:
+        flavor, modern["model_spec.attn_backend"] = size, attention
+        notes.append(f"{attention} attention works within the documents of a sequence: --document-length prices that")
     if name and flavor:
         modern["model_spec"] = f"{name} {flavor}"
     converters = modern.pop("model.converters", None)

@@ -58,8 +58,10 @@ def left_unfused(read: LaunchSettings, known: Settings) -> Iterator[Fusion]:
     makers = [str(known.get("--name", "")), *(each.key for each in read.elsewhere), *_provider(read)]
     if any(_PERFORMANCE in each for each in makers):
         return
+    learned = known.get("model.position_embedding_type") == "learned_absolute"
     for each in FUSIONS:
-        if each.field not in known and not any(map(each.is_settled, makers)):
+        idle = learned and each.without == "--no-rope-fusion"
+        if not idle and each.field not in known and not any(map(each.is_settled, makers)):
             yield each
 
 

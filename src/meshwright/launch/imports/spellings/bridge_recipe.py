@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from meshwright.launch.imports.files.functions import without_objects
@@ -28,6 +28,9 @@ _SECTIONS = (
     SECTION,
 )
 _SIZES = {f"model.{name}" for name in ("num_layers", "hidden_size", "num_attention_heads", "vocab_size")}
+VOCABULARY = "model.vocab_size"
+_POSITIONS = "model.position_embedding_type"
+_PLAIN = "GPTModelProvider"
 _OF_HUGGING_FACE = "from_hf_pretrained"
 _LAYOUT = "model.pipeline_model_parallel_layout"
 _MARKS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
@@ -54,13 +57,38 @@ def with_recipe(read: LaunchSettings) -> LaunchSettings:
     read = replace(read, elsewhere=(*kept_elsewhere, *_made_elsewhere(read)))
     said = {each.key for each in read.settings if not each.open and each.value is not None}
     named = [] if said & (_SIZES - {"model.vocab_size"}) else [*_names(read)]
+    if named:
+        read = replace(read, settings=tuple(map(_of_the_named, read.settings)))
     presets = [replace(each, key=PRECISION, open=()) for each in read.settings if each.key == f"{PRECISION}.{OBJECT}"]
     kept = [each for each in read.settings if each.key != PRECISION or not (presets and each.open)]
     set_by_it = {each.key.partition(".")[2]: str(each.value) for each in kept if each.key.startswith(_ENVIRONMENT)}
     kept = [each for each in kept if not each.key.startswith(_ENVIRONMENT)]
     read = replace(read, environment=read.environment | set_by_it)
     unsaid = unsaid_degrees({each.key for each in kept}, makers[0]) if makers else ()
-    return without_objects(replace(read, settings=(*kept, *presets, *named, *unsaid)))
+    usual = _usual(read, {each.key for each in kept})
+    return without_objects(replace(read, settings=(*kept, *presets, *named, *usual, *unsaid)))
+
+
+def _of_the_named(each: FileSetting) -> FileSetting:
+    """A setting beside a model that is named: entries of its vocabulary that only running would tell are the model's.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes/gemma/h100/gemma2.py L293-310: no fewer than a tokenizer's.
+    """
+    unknown = each.key == VOCABULARY and each.open
+    return replace(each, value=None, span=None, open=()) if unknown else each
+
+
+def _usual(read: LaunchSettings, said: Collection[str]) -> Iterator[FileSetting]:
+    """What a model of the plain provider has that a recipe does not say; said: the keys of what it does.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b models/gpt_provider.py L142, training/setup.py L741-776.
+    """
+    plain = [each for each in read.settings if each.key == f"model.{OBJECT}" and str(each.value) == _PLAIN]
+    if plain and _POSITIONS not in said:
+        yield replace(plain[-1], key=_POSITIONS, value="learned_absolute", span=None)
+    if plain and VOCABULARY not in said:
+        tokenizers = (each for each in read.settings if each.key == "tokenizer.vocab_size" and not each.open)
+        yield from (replace(each, key=VOCABULARY, span=None) for each in tokenizers)
 
 
 def _whole_recipes(read: LaunchSettings) -> Iterator[FileSetting]:
