@@ -62,6 +62,7 @@ def read_script(path: str, text: str, given: dict[str, str], source: Traced | No
         text=text,
         settings=tuple(_flags(started[at + 1 :], text)),
         program=started[at].text if at < len(started) else "",
+        command=_command(started, at),
         launcher=(*scheduler, *launcher),
         starter=_starter(started[:at]),
         configuration=None if configuration is None else _setting(started[at], [configuration], text),
@@ -134,6 +135,12 @@ def _program(words: list[Traced]) -> int:
         if word.text in _STARTS_PYTHON and words[index + 1].text not in LAUNCHERS:
             return index + 1
     return 0
+
+
+def _command(words: list[Traced], at: int) -> str:
+    """The word behind a program that is no Python file."""
+    following = words[at + 1].text if at + 1 < len(words) else ""
+    return following if following.replace("-", "_").isidentifier() and not words[at].text.endswith(".py") else ""
 
 
 def _starter(words: list[Traced]) -> str:

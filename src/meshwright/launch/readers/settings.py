@@ -44,6 +44,8 @@ class LaunchSettings:
     settings: tuple[FileSetting, ...]
     program: str = ""
     """The script or module that a shell would run; of Python, the names that it imports from."""
+    command: str = ""
+    """The word behind a program in no file of its own that says what it does: `sft` of `swift sft`."""
     launcher: tuple[FileSetting, ...] = ()
     """Options of what starts the program: torchrun, deepspeed, Slurm."""
     starter: str = ""

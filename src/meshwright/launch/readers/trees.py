@@ -19,6 +19,8 @@ _PROGRAMS = ("TRAINING_SCRIPT_PATH", "script", "program")
 _OF_FLAGSCALE = {"system.tensor_model_parallel_size", "model.num_layers"}
 _OF_SWIFT = {"micro_batch_size", "tensor_model_parallel_size", "expert_model_parallel_size"}
 """Keys of which one stands beside `model` at the top of a file of `megatron sft` of ms-swift."""
+_OF_LLAMA_FACTORY = "cutoff_len"
+"""A key that files of its version 1 have, with `model` and `micro_batch_size`, and those of ms-swift have not."""
 _OF_A_CHECKPOINT = re.compile(r"\.checkpoint\.|ckpt")
 _REFERENCE = re.compile(r"\$\{(\.*)(\w[\w.]*)\}")
 
@@ -29,7 +31,7 @@ def read_tree(path: str, text: str, form: Form) -> LaunchSettings:
     values = {each.key: each.value for each in settings}
     resolved = [_resolved(each, values) for each in settings]
     read = LaunchSettings(path=path, form=form, text=text, settings=tuple(resolved))
-    if "model" in values and _OF_SWIFT & values.keys():
+    if "model" in values and _OF_SWIFT & values.keys() and _OF_LLAMA_FACTORY not in values:
         return _as_options(read)
     if values.keys() >= _OF_FLAGSCALE:
         return _flattened(read)

@@ -13,6 +13,24 @@ _NO_TRAINING = re.compile(
     r"[^/]*(ptq|quantiz|inference|generation|generate|server|convert|evaluate|preprocess)\w*\.py$"
 )
 """Programs that take the same arguments and train nothing."""
+_OTHER_COMMANDS = frozenset(
+    (
+        "api",
+        "app",
+        "chat",
+        "deploy",
+        "eval",
+        "export",
+        "infer",
+        "merge-lora",
+        "rollout",
+        "sample",
+        "web-ui",
+        "webchat",
+        "webui",
+    )
+)
+"""Of ms-swift, LLaMA-Factory and their like. Source: modelscope/ms-swift@3602360a5 swift/cli/main.py, ROUTE_MAPPING."""
 _TASKS = re.compile(r"(?:^|/)(tasks/(?:\w+/)*main\.py)$")
 """Programs of Megatron-LM that evaluate a model, or tune it for a task."""
 
@@ -34,6 +52,8 @@ def require_training(read: LaunchSettings) -> None:
     program = read.program if read.form in ("shell", "yaml") else ""
     if match := _NO_TRAINING.search(program):
         raise InvalidInput(f"{read.path!r} starts {match[0]}, which trains nothing")
+    if program and read.command in _OTHER_COMMANDS:
+        raise InvalidInput(f"{read.path!r} starts {program} {read.command}, which trains nothing")
     if match := _TASKS.search(program):
         raise InvalidInput(f"{read.path!r} starts {match[1]}, which evaluates a model or tunes it for a task")
     if match := _OTHER_MODELS.search(program):

@@ -17,6 +17,7 @@ _ALL_IN_ONE = re.compile(r"\*$|\w+\[\*\]")
 _REFERENCE = re.compile(r"(#?)([A-Za-z_]\w*|[0-9]+|[@*#?$!-])(?:\[([^]]*)\])?(.*)", re.DOTALL | re.ASCII)
 _OPERATION = re.compile(r"(:?[-=+?])(.*)", re.DOTALL)
 _HERE = re.compile(r"\s*(pwd|dirname\s+(-- )?\"?\$\{?(0|BASH_SOURCE(\[0\])?)\}?\"?)\s*")
+_EXPR = re.compile(r"expr\s+")
 _UNPLAIN = re.compile(r"[^\w.@/:-]+")
 MAX_DEPTH = 30
 Value = Traced | list[Traced]
@@ -123,7 +124,7 @@ def _arithmetic(source: Traced, variables: Variables) -> Traced:
             return None
         return value.text
 
-    value = None if missing else computed(text.text, known)
+    value = None if missing else computed(text.text.replace("\\*", "*"), known)
     origin = source.origin(0)
     return unknown((missing or [source.text[:60]])[0], origin) if value is None else Traced.at(str(value), origin)
 
@@ -132,6 +133,8 @@ def _command(source: Traced, variables: Variables) -> Traced:
     text = source.text.strip()
     if _HERE.fullmatch(text):
         return Traced.at(".", source.origin(0))
+    if match := _EXPR.match(text):
+        return _arithmetic(source.part(source.text.index(text) + match.end()), variables)
     if match := re.fullmatch(r"cd\s+(.*?)\s*(&&|;)\s*pwd(\s+-P)?", text):
         words = expand(read_word(source.part(source.text.index(match[1])), 0, set(" \t\n;&"))[0], variables)
         return words[0] if words else Traced.at(".", source.origin(0))
