@@ -280,6 +280,27 @@ def _overlap(**said: str) -> float:
     return runtime_of(row).overlap.tensor_parallel
 
 
+@pytest.mark.parametrize(
+    ("runtime", "detail", "month", "unfused"),
+    [
+        ("pytorch-fsdp1", "Hugging Face Trainer, FSDP1", "2023-05", False),
+        ("pytorch-fsdp1", "Hugging Face Trainer, FSDP1", "2023-06", True),
+        ("accelerate", "TRL SFTTrainer", "2025-07", True),
+        ("accelerate", "TRL SFTTrainer", "2025-08", False),
+        ("accelerate", "TRL SFTTrainer, optim adamw_torch_fused", "2024-07", False),
+        ("accelerate", "its own loop", "2024-07", False),
+        ("deepspeed", "LLaMA-Factory, ds_z3_config.json (ZeRO-3, no offload)", "2024-07", True),
+        ("deepspeed", "LLaMA-Factory, ds_z3_offload_config.json (ZeRO-3, CPU offload)", "2024-07", False),
+        ("deepspeed", "Hugging Face Trainer", "2024-07", False),
+    ],
+)
+def test_the_trainer_updates_operator_by_operator_until_torch_2_8(
+    runtime: str, detail: str, month: str, unfused: bool
+) -> None:
+    row = _stranger(runtime=runtime, runtime_detail=detail, source=f"a page ({month}-15)", compiled="no")
+    assert ("fused_update=false" in [each for taken in _taken(row) for each in taken.behaviours]) == unfused
+
+
 def test_words_say_whether_tensor_parallel_collectives_overlap() -> None:
     core = {"runtime": "megatron-core"}
     assert _overlap(**core) == 0
