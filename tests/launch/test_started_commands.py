@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.imports.question import Given, question_of_file
 
 TUNED = """ranks=2
@@ -51,3 +52,25 @@ def test_a_file_of_another_library_is_not_taken_for_one_of_ms_swift(tmp_path: Pa
     path.write_text(VERSION_1)
     with pytest.raises(InvalidInput, match="of no framework that is recognised"):
         question_of_file(path, Given(cluster="1x8:h100"))
+
+
+def test_what_ms_swift_sets_itself_is_not_told_and_the_rest_in_its_own_words(tmp_path: Path) -> None:
+    """Source: modelscope/ms-swift@3602360a5 swift/megatron/arguments/megatron_args.py L796, which sets
+    CUDA_DEVICE_MAX_CONNECTIONS.
+    """
+    path = tmp_path / "run.sh"
+    path.write_text(
+        "megatron sft --model Qwen/Qwen3-8B --max_length 2048 --tensor_model_parallel_size 2 "
+        "--sequence_parallel true --attention_backend unfused\n"
+    )
+    notes = " ".join(question_of_file(path, Given(cluster="1x8:h100")).notes)
+    assert "CUDA_DEVICE_MAX_CONNECTIONS" not in notes
+    assert "priced as if the file set --attention-backend=auto" in notes
+
+
+def test_a_change_by_hand_quotes_what_a_shell_would_take_for_its_own() -> None:
+    table = import_table("ms-swift")
+    assert table.assignments("--pipeline-model-parallel-layout", "Et|(t|)*2tL") == [
+        "--pipeline-model-parallel-layout 'Et|(t|)*2tL'"
+    ]
+    assert table.assignments("--sequence-parallel", True) == ["--sequence-parallel"]

@@ -6,6 +6,7 @@ A folder of `launch/frameworks/` has `settings.toml`, read here, and `fields.tom
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from functools import cache
 from importlib import resources
@@ -76,6 +77,16 @@ class LaunchFile(Spec):
     overlaps: dict[str, str] = {}
     """The key that switches on an overlap, by its name among the runtime's `overlap`."""
     settings: tuple[Setting, ...] = ()
+
+
+def shell_words(value: Value) -> str:
+    """A value as a command line has it: words of a list, and in quotes what a shell would take for its own.
+
+    >>> shell_words([8, 2]), shell_words("Et|(t|)*2tL")
+    ('8 2', "'Et|(t|)*2tL'")
+    """
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return shlex.quote(text) if set("|*()") & set(text) else text
 
 
 def framework_files(kind: str) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from meshwright.launch.architecture import attention_fields
 from meshwright.launch.facts import Facts, facts_of
 from meshwright.launch.fields import fields_beside_the_model
-from meshwright.launch.framework import Setting, Value, framework_files, launch_file
+from meshwright.launch.framework import Setting, Value, framework_files, launch_file, shell_words
 from meshwright.launch.spelling import Settings, spelled_fields, with_settings
 from meshwright.launch.table import LaunchTable, launch_table
 from meshwright.layout.plan import Plan
@@ -38,7 +37,7 @@ def spelled_setting(key: str, value: str | bool) -> str:
     """A setting as people write it: `--flag value`, `VARIABLE=value` or `path value`."""
     if value is True:
         return key
-    text = shlex.quote(str(value)) if set("|*()") & set(str(value)) else str(value)
+    text = shell_words(value)
     return f"{key}={text}" if key.isupper() else f"{key} {text}"
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from meshwright.errors import UnknownName
-from meshwright.launch.framework import Setting, Value, framework_files, framework_text, launch_file
+from meshwright.launch.framework import Setting, Value, framework_files, framework_text, launch_file, shell_words
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.base import Spec
 from meshwright.specs.like import over_like
@@ -224,7 +224,9 @@ class LaunchTable(Spec):
     def assignments(self, key: str, value: Value) -> list[str]:
         """The lines of a recipe that say a flag, or a key with lines of its own for this value; itself else."""
         if not self.recipe or not (key.startswith("--") or f"{key} {value}" in self.recipe):
-            return [key if value is True and self.file == "arguments" else f"{key} {value}"]
+            if self.file != "arguments":
+                return [f"{key} {value}"]
+            return [key if value is True else f"{key} {shell_words(value)}"]
         targets = self.recipe_targets(key, value)
         return [target if " = " in target else f"{target} = {value!r}" for target in targets]
 

@@ -10,6 +10,8 @@ from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 
 _DEFAULTS: Settings = {
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+    "--no-create-attention-mask-in-dataloader": True,
     "--micro-batch-size": 1,
     "--global-batch-size": 16,
     "--recompute-granularity": "selective",
@@ -22,7 +24,7 @@ _DEFAULTS: Settings = {
     "--attention-dropout": 0.0,
     "--hidden-dropout": 0.0,
 }
-"""Where Megatron-LM has others; of dropout it has no option."""
+"""Where Megatron-LM has others; of dropout and of masks it has no option, and the variable it sets itself (L796)."""
 _RENAMED = {
     "--max-length": "--seq-length",
     "--packing-length": "--seq-length",
