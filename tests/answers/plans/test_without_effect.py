@@ -29,6 +29,12 @@ def test_behaviours_on_which_nothing_rests_have_no_effect(cluster: str, change: 
     assert constraint_lines(find(inputs), ()) == [said]
 
 
+def test_so_they_are_where_one_plan_is_explained() -> None:
+    words = ("explain", "llama-3.2-1b", "1x8:h100", "--seq-len", "2048", "--global-batch", "64")
+    shown = " ".join(asked(*words, "--with", "expert_overlap=on").out.split())
+    assert "--with expert_overlap=on has no effect: llama-3.2-1b has no experts." in shown
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -21,6 +21,7 @@ from meshwright.answers.explain.varied_plan import variation_entry, variation_se
 from meshwright.answers.launch.unlaunched import unlaunched, unlaunched_entry, unlaunched_lines
 from meshwright.answers.links import axes
 from meshwright.answers.plan_file import SCHEMA, memory_entry, plan_entry
+from meshwright.answers.plans.constraint_lines import idle_behaviours
 from meshwright.answers.plans.ties import unpublished_lines
 from meshwright.answers.plans.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.records import document_of, fields_of
@@ -141,6 +142,7 @@ def explain_lines(estimate: Estimate, inputs: Inputs, more: Sequence[str] = (), 
             *unlaunched_lines(None if of_file else unlaunched(estimate.plan, inputs)),
             *(Toned(f"**{line}**", "warning") for line in unpublished_lines(estimate, inputs)),
             *more,
+            *idle_behaviours(inputs),
             *unaligned_lines(unaligned_sizes(estimate, inputs)),
         )
     )

@@ -26,7 +26,7 @@ def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> l
     inputs, given = result.inputs, constrained(result.inputs)
     why = _without_effect(inputs)
     idle = [f"{options_of(inputs, (name,))[0]} has no effect: {reason}." for name, reason in why.items()]
-    idle += *_idle_behaviours(inputs), *_idle_documents(inputs)
+    idle += *idle_behaviours(inputs), *_idle_documents(inputs)
     for name in says_nothing(result.best[0].plan, inputs):
         if name not in why:
             why[name] = ABOUT[name]
@@ -57,7 +57,7 @@ def _without_effect(inputs: Inputs) -> dict[str, str]:
     return why
 
 
-def _idle_behaviours(inputs: Inputs) -> Iterator[str]:
+def idle_behaviours(inputs: Inputs) -> Iterator[str]:
     """Behaviours that a question replaces, and on which nothing of it rests."""
     runtime, accelerator = inputs.runtime, inputs.cluster.accelerator
     why = dict[str, tuple[str, ...]]()
