@@ -20,11 +20,7 @@ from meshwright.search.fits.fitting import Tally, fitting
 from meshwright.search.plan_space.space import Part, parts, space, tables_of
 from meshwright.search.ranking.rank import order, preference
 from meshwright.search.ranking.rivals import Rivals
-from meshwright.search.ranking.ties import (
-    Ranks,
-    equal_plans,
-    ranks_of,
-)
+from meshwright.search.ranking.ties import Ranks, equal_plans, ranks_of
 from meshwright.search.result import SearchResult as SearchResult
 from meshwright.search.stop import Progress as Progress
 from meshwright.search.stop import goes_on, stopped

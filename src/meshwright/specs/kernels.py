@@ -81,7 +81,7 @@ class OrderedAttention(Spec):
 
 OlderAttention = Literal["flash-1", "flash-2", "flex"]
 AttentionLibrary = Literal["newest", "cudnn-9.13"]
-"""Where kernels of the newest generation come from: today's release, or the last one in which they take as long."""
+"""Where kernels of the newest generation come from: today's release, or cuDNN up to the version that is named."""
 
 
 class AttentionConstants(Spec):

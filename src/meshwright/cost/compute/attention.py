@@ -36,8 +36,8 @@ def generation_constants(
 ) -> AttentionGeneration:
     """Constants of the kernels of a generation: newest, or one of `older`.
 
-    constants: of the accelerator's kernel table; library: that the newest come from. Returns widths
-    in elements and a share. Source: that table.
+    constants: of the accelerator's kernel table; library: that the newest come from. Returns widths in elements and a
+    share. Source: that table.
 
     >>> from meshwright.specs.reading.examples import H100
     >>> generation_constants(H100.kernels.attention, "flash-2")

@@ -28,8 +28,6 @@ APART = ("norms", "router")
 """Parts whose gradients reach autograd as they are."""
 GATHERED_LAYERS = 2
 """The layer that works and the one that is prefetched."""
-SUB_GROUP = 10**9
-"""Parameters that DeepSpeed's ZeRO 3 updates at once (sub_group_size)."""
 
 
 class States(NamedTuple):
@@ -116,7 +114,8 @@ def _root_bytes(plan: Layout, inputs: Inputs, owned: Floats, reduced: Floats) ->
     storage = inputs.runtime.storage
     if storage.fused_update or storage.offloads_states:
         return 0.0 * owned
-    roots = storage.moment_bytes * where(plan.zero == 3, smaller(owned, SUB_GROUP), owned)
+    at_once = smaller(owned, storage.sub_group_size or owned)
+    roots = storage.moment_bytes * where(plan.zero == 3, at_once, owned)
     dropped = where(plan.zero == 3, 0.0, inputs.gradient_bytes * reduced) * casts_gradients(plan, inputs)
     return larger(roots - dropped, 0.0)
 

@@ -43,8 +43,10 @@ class Storage(Spec):
     moment_block: Annotated[int, Field(ge=0, le=2**20)]
     """Elements of a moment that share a 4-byte scale; 0: those of a whole tensor do, or there is none."""
     fused_update: bool
-    """Full weights: one kernel updates a parameter, as AdamW(fused=True) does; else the update goes operator by
-    operator over all that a rank owns (foreach, PyTorch's default), which takes one more moment meanwhile."""
+    """One kernel updates a parameter, as AdamW(fused=True) does; else the update goes operator by operator over all
+    that a rank owns (foreach, PyTorch's default), which takes one more moment meanwhile."""
+    sub_group_size: Annotated[int, Field(ge=0, le=2**40)] = 0
+    """Half weights, ZeRO 3: parameters that an update takes at once, at most; 0: all that a rank owns."""
     casts_moments: tuple[Literal[1, 2], ...]
     """Half weights: bytes of the moments of which the update takes fp32 copies, all at once."""
     offloaded: Literal["nothing", "states", "states_and_gradients", "everything"]
