@@ -94,6 +94,13 @@ def test_deepspeed_drops_2_byte_gradients_before_and_updates_sub_groups_under_ze
     assert (unfused - fused) / (7_615_616_512 / 4) == pytest.approx(more, rel=0.01)
 
 
+def test_megatron_fsdp_updates_all_that_a_rank_owns_at_once() -> None:
+    """It has no sub-groups: 4 bytes of each of 1.9 billion parameters."""
+    plan = Plan(dp=4, zero=3, num_microbatches=4)
+    fused, unfused = (updating_bytes(plan, megatron(4, each)) for each in (True, False))
+    assert (unfused - fused) / (7_615_616_512 / 4) == pytest.approx(4, rel=0.01)
+
+
 @pytest.mark.clients("torch", "torchtitan", "transformers")
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["torchtitan", "accelerate", "pytorch-ddp"])
