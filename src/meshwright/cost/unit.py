@@ -130,7 +130,8 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Sh
     """
     fields, distinct = shape_fields(inputs), pipelines.plans
     if "zero" in fields:
-        least = 2 if gradient_sum_bytes(inputs) or inputs.freezes_weights else GATHERS
+        hooks = inputs.runtime.host.host_s_per_sharded_layer.total
+        least = 2 if hooks or gradient_sum_bytes(inputs) or inputs.freezes_weights else GATHERS
         distinct = replace(distinct, zero=np.where(distinct.zero >= least, distinct.zero, 0))
     # What follows from pipelines is told apart of these, (p,); the rest of each plan, (n,).
     alike = [name for name in fields if name in PIPELINE and name != "num_microbatches"]
@@ -150,9 +151,10 @@ def shape_fields(inputs: Inputs) -> tuple[str, ...]:
     """
     order = inputs.runtime.plans.rank_order
     pipeline = ("pp", "vpp", "schedule", "num_microbatches") if overlap_share(inputs) else ()
-    layer, expert = inputs.runtime.host.host_s_per_gathered_layer, inputs.runtime.host.host_s_per_gathered_expert
-    gathered = layer.total + (expert.total if inputs.model.is_moe else 0.0)
-    sharding = ("zero",) if gathered or gradient_sum_bytes(inputs) or inputs.freezes_weights else ()
+    host = inputs.runtime.host
+    hooks = host.host_s_per_sharded_layer.total + host.host_s_per_gathered_layer.total
+    hooks += host.host_s_per_gathered_expert.total if inputs.model.is_moe else 0.0
+    sharding = ("zero",) if hooks or gradient_sum_bytes(inputs) or inputs.freezes_weights else ()
     return tuple(dict.fromkeys((*SHAPE, *pipeline, *sharding, *order[: order.index("tp")])))
 
 

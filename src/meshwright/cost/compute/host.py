@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, larger
@@ -12,7 +13,7 @@ from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.packed import packed_matrices
-from meshwright.specs.runtime.device import PassSeconds
+from meshwright.specs.runtime.device import Host, PassSeconds
 
 PRODUCTS_FORWARD, PRODUCTS_BACKWARD = 2, 4
 """Of each expert forward and backward. Source: two products of an expert (three with a gate of its own, which
@@ -33,7 +34,7 @@ def issue_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> IssueTime:
 
     Of a layer of experts more, with every expert on the rank where each has kernels of its own, and where its passes
     are cut in pieces that run beside another micro-batch's. Recomputing the layer issues its forward pass once more.
-    CUDA graphs issue parts of it, or all.
+    Hooks around it that shard or checkpoint it take theirs once each pass. CUDA graphs issue parts of it, or all.
 
     plan: scalar or array (n,). Returns seconds. Source: the runtime's section [host]; the accelerator's host_slowdown,
     and unbound_host_slowdown where ranks are not bound to cores.
@@ -48,14 +49,15 @@ def issue_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> IssueTime:
     if host.graphs == "iteration":
         return IssueTime(0.0, 0.0, 0.0)
     forward, backward = _around_products(plan, inputs, kind)
+    hooks_forward, hooks_backward = _around_layer(plan, host)
     block = kind.feed_forward
     experts = _experts(plan, inputs, block) if isinstance(block, Experts) else IssueTime(0.0, 0.0, 0.0)
     again = (plan.recompute == Recompute.FULL) * (forward + experts.forward)
     accelerator = inputs.cluster.accelerator
     slowdown = accelerator.host_slowdown * (1.0 if host.binds_ranks else accelerator.unbound_host_slowdown)
     return IssueTime(
-        slowdown * (forward + experts.forward),
-        slowdown * (backward + experts.backward + again),
+        slowdown * (forward + experts.forward + hooks_forward),
+        slowdown * (backward + experts.backward + again + hooks_backward),
         slowdown * experts.experts,
     )
 
@@ -84,6 +86,23 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
     else:
         layer = host.host_s_per_frozen_layer if inputs.freezes_weights else host.host_s_per_layer
         parts += [(1, layer), (1.0 * (plan.tp > 1), host.host_s_per_tensor_parallel_layer)]
+    return _both_passes(parts)
+
+
+def _around_layer(plan: Layout, host: Host) -> tuple[Floats, Floats]:
+    """Seconds of both passes of what surrounds a layer, which is not recomputed with it."""
+    return _both_passes(
+        [
+            (1.0 * (plan.zero >= 2), host.host_s_per_sharded_layer),
+            (1.0 * (plan.recompute == Recompute.FULL), host.host_s_per_recomputed_layer),
+            (1.0 * (plan.recompute == Recompute.SELECTIVE), host.host_s_per_partly_recomputed_layer),
+        ]
+    )
+
+
+def _both_passes(parts: Iterable[tuple[Floats, PassSeconds]]) -> tuple[Floats, Floats]:
+    """Seconds of each pass of parts with their counts."""
+    parts = tuple(parts)
     return sum(count * part.forward for count, part in parts), sum(count * part.backward for count, part in parts)
 
 

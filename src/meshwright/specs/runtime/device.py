@@ -229,6 +229,10 @@ class Host(Spec):
     """The same of a layer of experts, without what each expert of the rank adds."""
     host_s_per_tensor_parallel_layer: PassSeconds = PassSeconds(forward=0, backward=0)
     """On top, of a dense layer that tensor parallelism splits, where DTensor places the result of every operator."""
+    host_s_per_recomputed_layer: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, of a layer that is recomputed whole, where hooks stand in for each tensor that it would keep."""
+    host_s_per_partly_recomputed_layer: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, of a layer of which parts are recomputed, where Python decides of each operator whether it is."""
     host_s_per_frozen_layer: PassSeconds = PassSeconds(forward=0, backward=0)
     """Of one dense layer whose weights are frozen, under torch.autocast, in place of `host_s_per_layer`."""
     host_s_per_adapter: PassSeconds = PassSeconds(forward=0, backward=0)
@@ -240,8 +244,10 @@ class Host(Spec):
     their rotary positions."""
     host_s_per_updated_adapter: NonNegative = 0
     """Seconds per step to clip and update both weights of one adapter."""
+    host_s_per_sharded_layer: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, of a layer under ZeRO 2 or 3, where hooks gather its weights and reduce its gradients."""
     host_s_per_gathered_layer: PassSeconds = PassSeconds(forward=0, backward=0)
-    """On top, of a layer under ZeRO 3, where hooks of each of its modules gather weights and let them go."""
+    """On top, of a layer under ZeRO 3, where hooks let weights go after forward and gather them again."""
     host_s_per_gathered_expert: PassSeconds = PassSeconds(forward=0, backward=0)
     """The same for each expert of the rank, where its products are kernels of their own and so have weights of their
     own, each of which is gathered, let go and reduced by itself."""
