@@ -23,6 +23,10 @@ from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 MASKING_BYTES = 8
 """Moved per element by a mask that is not in place, and by its gradient: a copy, and a pass that fills. Source: torch
 2.13, aten/src/ATen/native/cuda/Indexing.cu, masked_fill."""
+LOOPED_BYTES = 8
+"""Moved per element of all tokens for each expert that gathers its rows by itself, by the gradient of what it gathers:
+zeros of the size of all tokens, and what is added to those of the experts before. Source: PyTorch 2.13, backward of
+`hidden_states[None, rows]`: new_zeros, index_put_ and add, counted on a CPU."""
 EXPERT_SHAPE = ("tp", "sp", "cp", "ep", "etp", "micro_batch")
 """The fields of a plan on which the sizes of its experts' layers depend."""
 
@@ -88,8 +92,9 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     The router runs in half precision or fp32, as the runtime says; it moves the runtime's bytes for each of T E scores
     each way. Permuting, weighing and summing R routed rows moves the runtime's bytes an element, and more with several
     experts a rank behind an all-to-all, half of that on each side; writing the tokens 2; some runtimes mask the rows,
-    their inputs in place. Under autocast weights are cast as those of other products. The activation moves the
-    runtime's bytes per element of R f, quantising the recipe's.
+    their inputs in place. A loop over experts writes the gradient of all tokens for each. Under autocast weights are
+    cast as those of other products. The activation moves the runtime's bytes per element of R f, quantising the
+    recipe's.
     plan: scalar or array (n,). Returns seconds and bytes. Source: Megatron-LM, core/transformer/moe: router.py,
     token_dispatcher.py, experts.py (TEGroupedMLP).
 
@@ -166,7 +171,8 @@ def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats
         )
         for each in (kernels.permuted_rows, kernels.unpermuted_rows)
     )
-    permute = LayerTraffic(permute.forward + 0.5 * masked, permute.backward + masked + indexed * rows)
+    looped = (kernels.expert_products == "looped") * LOOPED_BYTES * shard.experts * hidden * shard.tokens
+    permute = LayerTraffic(permute.forward + 0.5 * masked, permute.backward + masked + indexed * rows + looped)
     return 1.0 * HALF_BYTES * hidden * shard.tokens, (permute, unpermute)
 
 

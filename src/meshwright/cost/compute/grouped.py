@@ -35,13 +35,14 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
     over_plain = _over_plain(inputs) if products == "one_kernel" else PLAIN
     sustained = sustained_slowdown(inputs, number_format, over_plain.forward)
     unaligned = unaligned_slowdown(outputs, features, accelerator, number_format)
-    kernels, tiled = (groups, 1) if products == "each" else (1, groups)
+    apart = products in ("each", "looped")
+    kernels, tiled = (groups, 1) if apart else (1, groups)
     arguments = accelerator, inputs.peak_flops, element, number_format, tiled
 
     one = products_time(Linear(each, outputs, features), unaligned, *arguments, sustained=sustained)
     time = Gemm(*(kernels * seconds * recipe.product_slowdown for seconds in one))
     time = _over(time, over_plain)
-    if products != "each":
+    if not apart:
         time = _over(time, accelerator.kernels.skewed, inputs.expert_spread / MEASURED_SPREAD)
     if products == "one_kernel" or inputs.runtime.kernels.gradient_accumulation != "fused":
         return time

@@ -114,8 +114,8 @@ def _rotated_documents(plan: Layout, inputs: Inputs) -> Floats:
 
 def _experts(plan: Layout, inputs: Inputs, block: Experts) -> IssueTime:
     """What the experts of a rank add, where their products are kernels of their own."""
-    host = inputs.runtime.host
-    quantising, biases = inputs.runtime.kernels.expert_quantising_kernels, inputs.runtime.kernels.expert_bias_kernels
+    host, kernels = inputs.runtime.host, inputs.runtime.kernels
+    quantising, biases = kernels.expert_quantising_kernels, kernels.expert_bias_kernels
     forward, backward = (
         host.host_s_per_kernel * (products + inputs.recipe.quantises * apart + block.bias * added)
         for products, apart, added in (
@@ -123,7 +123,9 @@ def _experts(plan: Layout, inputs: Inputs, block: Experts) -> IssueTime:
             (PRODUCTS_BACKWARD, quantising.backward, biases.backward),
         )
     )
-    count = larger(block.count // plan.ep, 1) * (inputs.runtime.kernels.expert_products == "each")
+    if kernels.expert_products == "looped":
+        forward, backward = host.host_s_per_looped_expert.forward, host.host_s_per_looped_expert.backward
+    count = larger(block.count // plan.ep, 1) * (kernels.expert_products in ("each", "looped"))
     gathered, sharded = host.host_s_per_gathered_expert, 1.0 * (plan.zero == 3)
     return IssueTime(
         count * (forward + sharded * gathered.forward),

@@ -91,10 +91,11 @@ class RuntimeKernels(Spec):
     tensor that it allocates (torch.utils.deterministic.fill_uninitialized_memory)."""
     weight_gradient_slowdown: Annotated[float, Field(ge=1, le=100)]
     """Time of a weight-gradient product that accumulates in fp32, over a plain one; of fused accumulation."""
-    expert_products: Literal["one_kernel", "each", "fused"]
+    expert_products: Literal["one_kernel", "each", "fused", "looped"]
     """One kernel for all experts of a rank (torch._grouped_mm); one product after the other, whose weight gradients are
-    added to the gradient buffer (GroupedLinear of Transformer Engine); or one kernel that also computes the activation
-    and quantises what it puts out, with the same gradients (cuDNN's grouped products in Transformer Engine)."""
+    added to the gradient buffer (GroupedLinear of Transformer Engine); one kernel that also computes the activation
+    and quantises what it puts out, with the same gradients (cuDNN's grouped products in Transformer Engine); or one
+    expert after the other in Python, each of which finds, gathers, weighs and adds up its own rows."""
     older_grouped_products: bool = False
     """That one kernel is of PyTorch before 2.12."""
     expert_bias_kernels: PassCounts = PassCounts(forward=0, backward=0)
@@ -251,6 +252,8 @@ class Host(Spec):
     host_s_per_gathered_expert: PassSeconds = PassSeconds(forward=0, backward=0)
     """The same for each expert of the rank, where its products are kernels of their own and so have weights of their
     own, each of which is gathered, let go and reduced by itself."""
+    host_s_per_looped_expert: PassSeconds = PassSeconds(forward=0, backward=0)
+    """Of each expert of the rank, where they run one after the other in Python."""
     host_s_per_kernel: NonNegative
     """For each kernel of each expert of the rank, where its products are kernels of their own."""
     host_s_per_all_to_all: PassSeconds
