@@ -357,6 +357,26 @@ def test_models_of_torchtitan_attend_as_their_flavours_did_then(model: str, said
     assert (kernels.modified_attention_kernel if sinks else kernels.attention_kernel) == kernel
 
 
+@pytest.mark.parametrize(
+    ("said", "loss"),
+    [
+        ({"source": "commit message (#641)"}, "eager"),
+        ({"source": "commit message (#642)"}, "compiled"),
+        ({"source": "commit message (#754)"}, "compiled"),
+        ({"source": "commit message (#755)"}, "eager"),
+        ({"source": "logs of 2024-10-30"}, "eager"),
+        ({"source": "logs of 2024-11-30"}, "compiled"),
+        ({"source": "logs of 2024-12-01"}, "eager"),
+        ({"source": "logs of 2024-10-21", "notes": "fused norms, loss compiled"}, "compiled"),
+        ({"source": "logs of 2024-11-30", "notes": "loss not compiled"}, "compiled"),
+        ({"source": "logs of 2024-11-30", "compiled": "no"}, "eager"),
+    ],
+)
+def test_torchtitan_compiled_its_loss_for_some_weeks_of_2024(said: Row, loss: str) -> None:
+    (row,) = as_known([_stranger(**({"runtime": "torchtitan@0.1.0", "compiled": "yes"} | said))])
+    assert runtime_of(row).kernels.cross_entropy == loss
+
+
 def test_torchtitan_may_compile_the_loss_alone() -> None:
     said = {"runtime": "torchtitan@0.2.2", "compiled": "no", "source": "logs of 2025-10"}
     for notes, loss in (("compile of the loss only", "compiled"), ('components = ["loss"]', "compiled"), ("", "eager")):
