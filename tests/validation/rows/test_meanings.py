@@ -97,6 +97,8 @@ def _columns(row: Row) -> Row:
         ({"runtime": "megatron-core", "pp": "2", "notes": "no account-for-loss-in-pipeline-split"}, {}),
         ({**WHOLE_LAYERS, "notes": "recompute full/block, 30 of 80 layers; TE"}, {"recompute_layers": "30"}),
         ({**WHOLE_LAYERS, "notes": "the file recomputes 5 layers (block)"}, {"recompute_layers": "5"}),
+        ({**WHOLE_LAYERS, "runtime": "accelerate", "notes": "50 of 80 layers recomputed"}, {"recompute_layers": "50"}),
+        ({**WHOLE_LAYERS, "runtime": "deepspeed", "notes": "50 of 80 layers recomputed"}, {}),
         ({**WHOLE_LAYERS, "pp": "2", "notes": "12 of 80 layers recomputed"}, {}),
         ({**WHOLE_LAYERS, "recompute": "none", "notes": "12 of 80 layers recomputed"}, {}),
         (
