@@ -21,7 +21,20 @@ from strategies import llama_8b, question
 
 SAMPLE = Path(__file__).parents[1] / "data" / "low_precision_products.csv"
 RECIPES: dict[NumberFormat, str] = {"fp8": "fp8", "fp4": "nvfp4"}
-FP8 = ("h100", "h200", "b200", "gb200", "b300", "gb300", "l40s", "rtx-pro-6000", "h100-96gb", "h100-pcie", "mi300x")
+FP8 = (
+    "h100",
+    "h200",
+    "b200",
+    "gb200",
+    "b300",
+    "gb300",
+    "l40s",
+    "rtx-pro-6000",
+    "h100-64gb",
+    "h100-96gb",
+    "h100-pcie",
+    "mi300x",
+)
 FP4 = ("b200", "gb200", "b300", "gb300")
 LARGE = np.array([4096, 8192, 16384, 32768])
 
