@@ -303,6 +303,20 @@ def test_the_trainer_updates_operator_by_operator_until_torch_2_8(
     assert ("fused_update=false" in [each for taken in _taken(row) for each in taken.behaviours]) == unfused
 
 
+@pytest.mark.parametrize(
+    ("detail", "unfused"),
+    [
+        ("PyTorch loop; AdamW of torch (foreach=True)", True),
+        ("PyTorch loop; AdamW (foreach)", True),
+        ("PyTorch loop; fused AdamW of torch (fused=True)", False),
+        ("PyTorch loop; AdamW of torch", False),
+    ],
+)
+def test_a_loop_says_that_it_updates_operator_by_operator(detail: str, unfused: bool) -> None:
+    (row,) = as_known([_stranger(runtime="pytorch-eager", runtime_detail=detail)])
+    assert runtime_of(row).storage.fused_update != unfused
+
+
 def test_words_say_whether_tensor_parallel_collectives_overlap() -> None:
     core = {"runtime": "megatron-core"}
     assert _overlap(**core) == 0
