@@ -20,7 +20,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel,
+    MixedPrecision,
+    MixedPrecisionPolicy,
+    ShardingStrategy,
+    fully_shard,
+)
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -83,6 +90,16 @@ def sharded(model: Any, *, gathers_again: bool) -> None:
     fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
+def sharded_flat(model: Any, *, gathers_again: bool) -> torch.nn.Module:
+    return FullyShardedDataParallel(
+        model,
+        auto_wrap_policy=ModuleWrapPolicy({type(model.model.layers[0])}),
+        device_id=torch.device("cpu"),
+        sharding_strategy=ShardingStrategy.FULL_SHARD if gathers_again else ShardingStrategy.SHARD_GRAD_OP,
+        mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
+    )
+
+
 def split(model: Any) -> None:
     """Tensor parallelism as torchtitan splits Llama: norms in sequence shards, inputs gathered."""
     mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("dp", "tp"))["tp"]
@@ -111,7 +128,7 @@ def split(model: Any) -> None:
         parallelize_module(block, mesh, layer)
 
 
-Change = Callable[[Any], None]
+Change = Callable[[Any], torch.nn.Module | None]
 WAYS: dict[str, tuple[Callable[[int], torch.nn.Module], tuple[Change, ...]]] = {
     "dense": (dense, ()),
     "experts, one product": (experts, ()),
@@ -123,6 +140,8 @@ WAYS: dict[str, tuple[Callable[[int], torch.nn.Module], tuple[Change, ...]]] = {
     ),
     "dense, fully_shard": (dense, (partial(sharded, gathers_again=True),)),
     "dense, fully_shard, weights stay": (dense, (partial(sharded, gathers_again=False),)),
+    "dense, FSDP 1": (dense, (partial(sharded_flat, gathers_again=True),)),
+    "dense, FSDP 1, weights stay": (dense, (partial(sharded_flat, gathers_again=False),)),
     "dense, tensor parallel": (dense, (split,)),
 }
 
@@ -174,7 +193,7 @@ def per_layer(way: str, count: Callable[[Any], tuple[float, float]]) -> tuple[fl
         torch._dynamo.reset()
         model = make(layers)
         for change in changes:
-            change(model)
+            model = change(model) or model
         found.append(count(model))
     few, many = found
     return (many[0] - few[0]) / (MANY - FEW), (many[1] - few[1]) / (MANY - FEW)

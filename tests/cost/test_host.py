@@ -137,10 +137,10 @@ def test_tensor_parallelism_of_dtensor_is_issued_operator_by_operator_unless_it_
 
 
 def test_hooks_of_recomputation_and_sharding_are_issued_on_top() -> None:
-    """Of fully_shard around every layer, compiled or not; of checkpoints around eager ones alone."""
+    """Of FSDP around every layer, compiled or not; of checkpoints around eager ones alone."""
 
-    def issued(compiled: str, **fields: object) -> tuple[float, float]:
-        inputs = question(read_model("llama-3.1-8b"), "1x8:h100", "torchtitan")
+    def issued(compiled: str, runtime: str = "torchtitan", **fields: object) -> tuple[float, float]:
+        inputs = question(read_model("llama-3.1-8b"), "1x8:h100", runtime)
         inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [f"compiled={compiled}"]))
         time = issue_time(replace(Plan(dp=8), **fields), inputs, inputs.model.layer_kinds[0])
         return float(time.forward), float(time.backward)
@@ -155,6 +155,8 @@ def test_hooks_of_recomputation_and_sharding_are_issued_on_top() -> None:
     for compiled in ("false", "true"):
         assert more(compiled, zero=2) == pytest.approx((0.87e-3, 0.73e-3))
         assert more(compiled, zero=3) == pytest.approx((0.96e-3, 1.17e-3))
+    assert more("false", runtime="pytorch-fsdp1", zero=2) == pytest.approx((0.73e-3, 0.65e-3))
+    assert more("false", runtime="pytorch-fsdp1", zero=3) == pytest.approx((0.80e-3, 0.80e-3))
     assert more("false", recompute=Recompute.FULL) == pytest.approx((0.46e-3, (0.71 + 0.73) * 1e-3))
     assert more("true", recompute=Recompute.FULL) == pytest.approx((0, 0.49e-3))
     assert more("false", recompute=Recompute.SELECTIVE) == pytest.approx((1.87e-3, 2.57e-3))
