@@ -32,8 +32,6 @@ from meshwright.specs.model import LayerKind
 
 SHAPE = ("tp", "sp", "cp", "context_exchange", "ep", "etp", "micro_batch", "recompute", "recompute_modules")
 """The columns of a plan on which the cost of one layer depends."""
-GATHERS = 3
-"""The stage of ZeRO under which the host gathers weights in every layer."""
 
 
 class Exposed(NamedTuple):
@@ -117,9 +115,9 @@ class UnitTimes(NamedTuple):
 
 def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, the axes that the rank order numbers before tp,
-    pipeline and micro-batches where exchanges of experts overlap, and the stage of ZeRO where the host issues more
-    under 3, kernels add up gradients below 2, or adapters cast their inputs there. plans: shape (n,); pipelines:
-    theirs. Returns plans of the shapes, and the row of each plan.
+    pipeline and micro-batches where exchanges of experts overlap, and the stage of ZeRO where what the host issues,
+    what adds up gradients or what adapters cast depends on it. plans: shape (n,); pipelines: theirs. Returns plans of
+    the shapes, and the row of each plan.
 
     >>> from meshwright.cost.shapes import pipelines_of
     >>> from meshwright.layout.plan import Plan
@@ -130,8 +128,7 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs, pipelines: Pipelines) -> Sh
     """
     fields, distinct = shape_fields(inputs), pipelines.plans
     if "zero" in fields:
-        hooks = inputs.runtime.host.host_s_per_sharded_layer.total
-        least = 2 if hooks or gradient_sum_bytes(inputs) or inputs.freezes_weights else GATHERS
+        least = 2 if gradient_sum_bytes(inputs) or inputs.freezes_weights else inputs.runtime.host.hooks_from
         distinct = replace(distinct, zero=np.where(distinct.zero >= least, distinct.zero, 0))
     # What follows from pipelines is told apart of these, (p,); the rest of each plan, (n,).
     alike = [name for name in fields if name in PIPELINE and name != "num_microbatches"]
@@ -152,8 +149,7 @@ def shape_fields(inputs: Inputs) -> tuple[str, ...]:
     order = inputs.runtime.plans.rank_order
     pipeline = ("pp", "vpp", "schedule", "num_microbatches") if overlap_share(inputs) else ()
     host = inputs.runtime.host
-    hooks = host.host_s_per_sharded_layer.total + host.host_s_per_gathered_layer.total
-    hooks += host.host_s_per_gathered_expert.total if inputs.model.is_moe else 0.0
+    hooks = host.hooks_s + inputs.model.is_moe * host.host_s_per_gathered_expert.total
     sharding = ("zero",) if hooks or gradient_sum_bytes(inputs) or inputs.freezes_weights else ()
     return tuple(dict.fromkeys((*SHAPE, *pipeline, *sharding, *order[: order.index("tp")])))
 

@@ -13,7 +13,7 @@ from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.packed import packed_matrices
-from meshwright.specs.runtime.device import Host, PassSeconds
+from meshwright.specs.runtime.host import Host, PassSeconds
 
 PRODUCTS_FORWARD, PRODUCTS_BACKWARD = 2, 4
 """Of each expert forward and backward. Source: two products of an expert (three with a gate of its own, which

@@ -19,7 +19,8 @@ from meshwright.specs.like import over_like
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.runtime.capabilities import Capabilities, Enforcement, RuleReference
 from meshwright.specs.runtime.communication import Communication, Overlap, PipelineEngine
-from meshwright.specs.runtime.device import CrossEntropy, DeviceMemory, ElementwiseKernels, Host, RuntimeKernels
+from meshwright.specs.runtime.device import CrossEntropy, DeviceMemory, ElementwiseKernels, RuntimeKernels
+from meshwright.specs.runtime.host import Host
 from meshwright.specs.runtime.replaced import ReplacedBehaviour
 from meshwright.specs.runtime.storage import Activations, LossScaling, Sharding, Storage
 
