@@ -46,6 +46,8 @@ def _row(**said: str) -> Row:
         ({"runtime": "accelerate", "software_release": "transformers 4.57.6"}, "accelerate@transformers-4.57"),
         ({"runtime": "deepspeed", "runtime_detail": "Trainer, transformers 4.46"}, "deepspeed@transformers-4.57"),
         ({"runtime": "pytorch-ddp", "runtime_detail": "Trainer, transformers 5.1"}, "pytorch-ddp"),
+        ({"runtime": "deepspeed", "source": "issue 1158 (2023-10-14)"}, "deepspeed@transformers-4.57"),
+        ({"runtime": "accelerate", "source": "a blog of 2026-01"}, "accelerate"),
         ({"runtime": "accelerate", "software_release": "transformers 5.23.0"}, "accelerate"),
         ({"runtime": "accelerate", "software_release": "1.15.0"}, "accelerate"),
         ({"runtime": "torchtitan", "source": "docs/performance.md (2024)"}, "torchtitan@0.1.0"),
