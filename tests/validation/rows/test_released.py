@@ -35,6 +35,7 @@ def _row(**said: str) -> Row:
         ),
         ({"runtime_detail": "NeMo (Megatron-Core)", "source": "issue 7 (2024-08-15)"}, "megatron-core@nemo-24.07"),
         ({"runtime_detail": "Megatron-LM", "software_release": "24.07"}, "megatron-core"),
+        ({"runtime_detail": "Megatron-LM of nemo_26.04.sif", "software_release": "26.04"}, "megatron-core"),
         ({"runtime": "pytorch-fsdp1", "runtime_detail": "Composer+PyTorch FSDP1 (llm-foundry)"}, "llm-foundry"),
         ({"runtime": "megatron-lm", "runtime_detail": "Megatron-LM fork (sail-sg zero-bubble)"}, "zero-bubble"),
         ({"runtime": "torchtitan", "source": "benchmarks/llama3_h100_202412_torchtitan.md@b5b"}, "torchtitan@0.1.0"),

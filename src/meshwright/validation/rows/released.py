@@ -32,6 +32,8 @@ class Named(Spec):
 
     runtime: str
     says: str
+    unless: str = ""
+    """Words with which they mean something else."""
     framework: str
     release: str = ""
     """The one that the words mean; blank: the numbered one that ran."""
@@ -92,7 +94,8 @@ def _by_name(row: Row) -> str:
     """Of the framework that `runtime_detail` names, with the release that is no later than the one that ran."""
     said = row["runtime_detail"].lower()
     for each in _named():
-        if each.runtime == row["runtime"] and each.says.lower() in said:
+        other = each.unless and each.unless.lower() in said
+        if each.runtime == row["runtime"] and each.says.lower() in said and not other:
             if each.release:
                 return f"{each.framework}@{each.release}"
             known = [release for release in releases(each.framework) if release.startswith(each.prefix)]
