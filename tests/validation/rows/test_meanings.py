@@ -249,6 +249,7 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("megatron-core", "reduce-scatter and allgather of NCCL", ""),
         ("deepspeed", "ZeRO 3 with CPU optimizer offloading", "offloaded=states_and_gradients"),
         ("torchtitan", "AdamW (foreach, one more copy)", "fused_update=false"),
+        ("pytorch-ddp", "AdamW of torch (fused=False)", "update_lists=0"),
         ("pytorch-eager", "own trainer, Transformer Engine 2.13.0 layers", "fused_activation=true"),
         ("pytorch-eager", "own trainer, without Transformer Engine layers", ""),
         ("automodel", "", "cross_entropy=eager"),

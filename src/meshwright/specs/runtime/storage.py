@@ -44,7 +44,11 @@ class Storage(Spec):
     """Elements of a moment that share a 4-byte scale; 0: those of a whole tensor do, or there is none."""
     fused_update: bool
     """One kernel updates a parameter, as AdamW(fused=True) does; else the update goes operator by operator over all
-    that a rank owns (foreach, PyTorch's default), which takes one more moment meanwhile."""
+    that a rank owns (foreach, PyTorch's default), which takes further moments meanwhile."""
+    update_lists: Literal[0, 1, 2] = 1
+    """An update that is not fused: tensors as large as a second moment that it has of every parameter at once: 1, the
+    roots (foreach); 2, a second list beside them, to which epsilon is added (foreach before torch 2.1); 0, none, as
+    weights are updated one after the other (before torch 2.0, and where `fused=False` is given)."""
     sub_group_size: Annotated[int, Field(ge=0, le=2**40)] = 0
     """Half weights, ZeRO 3: parameters that an update takes at once, at most; 0: all that a rank owns."""
     casts_moments: tuple[Literal[1, 2], ...]
