@@ -302,6 +302,20 @@ def test_the_trainer_updates_operator_by_operator_until_torch_2_8(
     assert ("fused_update=false" in [each for taken in _taken(row) for each in taken.behaviours]) == unfused
 
 
+@pytest.mark.parametrize(
+    ("detail", "month", "ahead"),
+    [
+        ("accelerate FSDP FULL_SHARD", "2023-12", True),
+        ("accelerate FSDP FULL_SHARD", "2024-01", False),
+        ("accelerate FSDP FULL_SHARD, fsdp_limit_all_gathers: true", "2023-12", False),
+        ("its own loop", "2023-12", False),
+    ],
+)
+def test_accelerate_does_not_limit_gathers_until_2024(detail: str, month: str, ahead: bool) -> None:
+    row = _stranger(runtime="pytorch-fsdp1", runtime_detail=detail, source=f"a page ({month}-15)", compiled="no")
+    assert ("limits_gathers=false" in [each for taken in _taken(row) for each in taken.behaviours]) == ahead
+
+
 def test_words_say_whether_tensor_parallel_collectives_overlap() -> None:
     core = {"runtime": "megatron-core"}
     assert _overlap(**core) == 0

@@ -124,6 +124,9 @@ class Sharding(Spec):
     accumulates_whole: bool = False
     """Full weights without a pipeline, ZeRO 2 and 3: gradients of all micro-batches are added up whole, and reduced
     after the last one alone (no_sync, set_requires_gradient_sync)."""
+    limits_gathers: bool = True
+    """ZeRO 3: the host waits for layers that have worked before it gathers further ones (`limit_all_gathers` of FSDP);
+    else it gathers as far ahead as it issues, and what is gathered is free again once the device has come so far."""
     keeps_ends_gathered: bool
     """ZeRO 3: embedding, final norm and head stay gathered from forward to backward (the root unit of FSDP)."""
     keeps_pipelined_ends_gathered: bool
