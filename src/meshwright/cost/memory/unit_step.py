@@ -96,14 +96,15 @@ class UnitStep:
 
     @cached_property
     def several(self) -> BoolColumn:
-        """Whether a step has several micro-batches, so that gradients last from one to the next."""
-        return self.plans.num_microbatches > 1
+        """Whether gradients last from one micro-batch to the next: a step has several, or they are never released."""
+        last: BoolColumn = (self.plans.num_microbatches > 1) | self.inputs.runtime.storage.zeroes_gradients
+        return last
 
     @cached_property
     def sums_whole(self) -> BoolColumn:
         """Whether gradients are added up whole from the first micro-batch to the last, without a pipeline."""
         sums: BoolColumn = self.inputs.runtime.sharding.accumulates_whole & (self.plans.pp == 1) & (self.plans.zero > 1)
-        return sums & self.several
+        return sums & (self.plans.num_microbatches > 1)
 
     @cached_property
     def keeps_shards(self) -> BoolColumn:

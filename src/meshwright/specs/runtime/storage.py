@@ -38,6 +38,9 @@ class Storage(Spec):
     gradient_buckets: Literal["none", "views", "copies"]
     """Buckets of DDP, which stand for the whole step in fp32: gradients are views of them (gradient_as_bucket_view), or
     are copied into them."""
+    zeroes_gradients: bool = False
+    """Full weights: gradients are filled with zeros after a step and stay, as before torch 2.0; else they are released
+    (`zero_grad(set_to_none=True)`)."""
     moment_bytes: Literal[1, 2, 4]
     """Of each of Adam's two moments."""
     moment_block: Annotated[int, Field(ge=0, le=2**20)]
