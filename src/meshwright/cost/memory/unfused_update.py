@@ -6,7 +6,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
-from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.cost.memory.unit_step import NAMED_LOGITS, UnitStep
 
 TENSORS_OF_A_WEIGHT = 2
 """Where weights are updated one after the other: the root of a second moment, and its quotient."""
@@ -30,6 +30,7 @@ def unfused_update(line: MemoryTimeline, step: UnitStep) -> None:
     copies = 1 + (~sharded & (storage.gradient_buckets == "copies"))
     gradients = copies * step.stored.all + sharded * step.reduced_twice
     line.free_all()
+    line.allocate("logits", NAMED_LOGITS, step.named_logits)
     line.allocate("gradients", "of the step", step.weight_bytes * gradients)
     line.allocate("temporaries", "roots of second moments", storage.moment_bytes * _roots(step))
     line.at(Moment.OPTIMIZER_STEP)

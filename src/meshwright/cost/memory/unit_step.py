@@ -24,6 +24,9 @@ from meshwright.schedules.records import splits_backward
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
 
+NAMED_LOGITS = "logits that the loop names"
+"""In a timeline."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class UnitStep:
@@ -146,8 +149,16 @@ class UnitStep:
 
     @property
     def unused(self) -> Floats:
-        """Free bytes of no use beside the logits."""
-        return beside_logits(self.in_flight.unjoined, self.inputs)
+        """Free bytes of no use beside the logits: none where the logits that were put out stay there."""
+        unjoined = beside_logits(self.in_flight.unjoined, self.inputs)
+        return unjoined * (self.named_logits == 0) if self.inputs.runtime.activations.keeps_logits else unjoined
+
+    @cached_property
+    def named_logits(self) -> FloatColumn:
+        """2-byte logits that the training loop names until the next ones are there, without a pipeline, bytes."""
+        keeps = self.inputs.runtime.activations.keeps_logits
+        named: FloatColumn = self.in_flight.output * (keeps & (self.plans.pp == 1))
+        return named
 
     @property
     def weight_bytes(self) -> int:

@@ -136,6 +136,8 @@ class CrossEntropy(Spec):
     """Alive at the peak, logits included."""
     split_alive_bytes: NonNegative | None = None
     """The same of a loss whose logits tp splits; none: no different."""
+    saves_logits: bool = False
+    """The 2-byte logits are among what is alive, as backward reads them; else they are free by then."""
     unjoined_bytes: NonNegative = 0
     """Freed before the peak, in pieces that the allocator cannot join for what is alive then."""
     forward_bytes: NonNegative

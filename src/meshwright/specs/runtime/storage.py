@@ -220,6 +220,9 @@ class Activations(Spec):
     keeps_packed_projections: bool
     """Where every query head has keys and values of its own, without biases and context parallelism, queries are a view
     of one copy of all three, which stays whole beside the keys and values that attention reads."""
+    keeps_logits: bool = False
+    """The training loop names the 2-byte logits that a micro-batch returns (`logits, loss = model(X, Y)`), so that they
+    stay until those of the next one take their place."""
     weighed_output_bytes: Literal[0, 2, 4]
     """Of an element of the experts' outputs as they are weighed and kept: 4: routing works in fp32 and weighs them in
     it; 2: they are kept as they came; 0: scores act inside of experts."""
