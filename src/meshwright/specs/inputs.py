@@ -273,6 +273,23 @@ class Inputs(Spec):
         return self.recipe.quantises and self.job.precision in self.runtime.storage.quantised_weights
 
     @cached_property
+    def transposes_anew(self) -> bool:
+        """Whether products transpose stored 8-bit weights in every backward pass, and keep no copy."""
+        needs = self.recipe.columns == "transposed" and self.recipe.copies(self.cluster.accelerator) > 1
+        return needs and self.stores_quantised and not self.runtime.storage.keeps_transposed_weights
+
+    @cached_property
+    def transposed_bytes(self) -> float:
+        """Bytes read and written of a weight that a product of the backward pass transposes first."""
+        return 2 * self.recipe.operand_bytes * self.transposes_anew
+
+    @cached_property
+    def quantised_bytes(self) -> float:
+        """Bytes per parameter of all quantised copies of a layer's weight that stay; 0 where nothing is quantised."""
+        recipe = self.recipe
+        return recipe.operand_bytes if self.transposes_anew else recipe.quantised_bytes(self.cluster.accelerator)
+
+    @cached_property
     def gathered_bytes(self) -> float:
         """Bytes per parameter of the layers' weights that data-parallel ranks gather."""
         return self.recipe.gathered_bytes if self.stores_quantised else HALF_BYTES

@@ -250,6 +250,7 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("deepspeed", "ZeRO 3 with CPU optimizer offloading", "offloaded=states_and_gradients"),
         ("torchtitan", "AdamW (foreach, one more copy)", "fused_update=false"),
         ("pytorch-ddp", "AdamW of torch (fused=False)", "update_lists=0"),
+        ("pytorch-ddp", "nanoGPT, DDP", "keeps_logits=true"),
         ("pytorch-eager", "own trainer, Transformer Engine 2.13.0 layers", "fused_activation=true"),
         ("pytorch-eager", "own trainer, without Transformer Engine layers", ""),
         ("automodel", "", "cross_entropy=eager"),
@@ -339,6 +340,8 @@ def test_words_say_whether_tensor_parallel_collectives_overlap() -> None:
         ("fp8", "mxfp8 param gather", ("fp8",)),
         ("mxfp8", "sbatch_benchmarking.sh has no --fp8-param-gather", ()),
         ("mxfp8", "FP8_PARAM_GATHER=False", ()),
+        ("nvfp4", "weights quantised before; FP8_DPA=1", ("nvfp4",)),
+        ("nvfp4", "FP8_DPA=1", ()),
         ("bf16", "overlap_grad_reduce and overlap_param_gather", ()),
     ],
 )

@@ -266,15 +266,19 @@ def _quantised(
     inputs: Inputs, shard: Shard, every: tuple[Linear, ...], entered: tuple[Linear, ...], left: tuple[Linear, ...]
 ) -> LayerTraffic:
     """Inputs of all products forward, gradients of their outputs backward; weights once a step, or by rows forward and
-    by columns backward in every micro-batch. entered: those whose inputs are gathered; left: whose gradients are.
+    by columns backward in every micro-batch; 8-bit ones of which no transposed copy stays are transposed backward.
+    entered: those whose inputs are gathered; left: whose gradients are.
     """
     each = inputs.quantise_bytes
     if not (each or inputs.gathers_quantised):
         return NOTHING
-    weights = 0.5 * each * inputs.quantises_apart * sum(1.0 * linear.outputs * linear.features for linear in every)
+    elements = sum(1.0 * linear.outputs * linear.features for linear in every)
+    weights = 0.5 * each * inputs.quantises_apart * elements
+    transposed = inputs.transposed_bytes * elements
     written = each * sum(1.0 * linear.rows * linear.outputs for linear in every)
     forward = _quantising(inputs, every) + _before_gather(inputs, shard, entered).forward
-    return LayerTraffic(forward + weights, written + _before_gather(inputs, shard, left).backward + weights)
+    backward = written + _before_gather(inputs, shard, left).backward
+    return LayerTraffic(forward + weights, backward + weights + transposed)
 
 
 def _quantising(inputs: Inputs, linears: tuple[Linear, ...]) -> Floats:

@@ -117,7 +117,9 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     around = 1.0 * hidden * quantised + MASKING_BYTES * kernels.masks_routed_rows * (shard.width + hidden)
     around = around + filled_row_bytes(inputs, 2 * hidden + shard.width + shard.ffn)
     forward = weights + shard.rows * (inner.activation + inner.biases.forward + around)
-    backward = weights + shard.rows * (inner.backward + inner.biases.backward + around)
+    backward = (
+        weights + inputs.transposed_bytes * count + shard.rows * (inner.backward + inner.biases.backward + around)
+    )
     backward = backward + summed_bytes(plan, inputs, count) + learned * filled_gradient_bytes(inputs) * count
     return ExpertTime(
         forward=ExpertParts(

@@ -150,7 +150,7 @@ def _weights(plan: Layout, inputs: Inputs, parameters: Numbers, layer: Numbers, 
 
 def _layer_bytes(inputs: Inputs) -> tuple[float, float]:
     """Bytes of one weight of a layer, and of its quantised copies beside it."""
-    quantised = inputs.recipe.quantised_bytes(inputs.cluster.accelerator)
+    quantised = inputs.quantised_bytes
     return (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
 
 

@@ -63,6 +63,9 @@ class Storage(Spec):
     quantised_weights: tuple[PrecisionName, ...]
     """Half weights: recipes under which a rank stores the weights of quantised products in quantised form alone, and
     gathers them so. Under others quantised copies stand beside 2-byte weights."""
+    keeps_transposed_weights: bool = True
+    """Weights stored so: transposed copies of them stay, where products need them (`disable_parameter_transpose_cache`
+    off); else every product of the backward pass makes one anew."""
     remainder_weights: tuple[PrecisionName, ...]
     """Half weights: recipes under which the optimizer keeps of an fp32 weight the 2 bytes that the stored one lacks,
     and takes gradients as they are."""

@@ -156,7 +156,7 @@ def _frozen_bytes(inputs: Inputs) -> float:
     """
     if inputs.packs_weights:
         return frozen_bytes(inputs.model)
-    return inputs.recipe.quantised_bytes(inputs.cluster.accelerator) if inputs.stores_quantised else HALF_BYTES
+    return inputs.quantised_bytes if inputs.stores_quantised else HALF_BYTES
 
 
 def _states_of_adapters(inputs: Inputs) -> str:
