@@ -516,7 +516,7 @@ def test_adapters_are_refused(said: Row, refused: bool) -> None:
     [
         ({"runtime": "accelerate", "notes": "fused linear cross-entropy (Liger); FA4"}, "on", "fused_linear"),
         ({"runtime": "deepspeed", "notes": "packed; --use_liger_kernel"}, "on", "fused_linear"),
-        ({"runtime": "accelerate", "notes": "Liger kernels with its plain cross-entropy"}, "", "eager"),
+        ({"runtime": "accelerate", "notes": "Liger kernels with its plain cross-entropy"}, "in_place", "in_place"),
         ({"runtime": "accelerate", "notes": "no Liger"}, "off", "eager"),
         ({"runtime": "accelerate", "notes": "Liger off; FA4"}, "off", "eager"),
     ],
