@@ -415,6 +415,31 @@ def test_a_run_of_nemo_of_a_known_model_of_its_source_does_as_the_others() -> No
     assert not _taken(_stranger(**said), of_new_model=False)
 
 
+@pytest.mark.parametrize(
+    ("release", "precision", "notes", "narrow"),
+    [
+        ("nemo-24.03", "fp8", "SFT on SQuAD", True),
+        ("nemo-24.07", "fp8-delayed", "SFT on SQuAD", True),
+        ("nemo-24.03", "fp8", "pre-training", False),
+        ("nemo-24.03", "bf16", "SFT on SQuAD", False),
+        ("nemo-24.11", "fp8", "SFT on SQuAD", False),
+    ],
+)
+def test_fine_tuning_of_nemo_in_2024_keeps_states_in_bf16(
+    release: str, precision: str, notes: str, narrow: bool
+) -> None:
+    row = _stranger(runtime=f"megatron-core@{release}", precision=precision, notes=notes)
+    named = settings()["nemo-24-fine-tuning"].behaviours
+    assert (named in [each.behaviours for each in _taken(row)]) == narrow
+
+
+def test_words_say_whether_tensor_parallelism_of_deepspeed_divides_the_ends() -> None:
+    row = _stranger(runtime="deepspeed", zero_stage="1", tp="8", dp="1", notes="vocabulary-parallel embedding and loss")
+    named = settings()["divided-ends"].behaviours
+    assert named in [each.behaviours for each in _taken(row)]
+    assert named not in [each.behaviours for each in _taken(row | {"notes": "AutoTP"})]
+
+
 def _bridge(notes: str) -> Runtime:
     (row,) = as_known([_stranger(runtime="megatron-bridge@26.04", dataset="a page", notes=notes, **QWEN3)])
     return runtime_of(row)
