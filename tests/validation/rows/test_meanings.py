@@ -625,3 +625,18 @@ def test_modules_are_taken_from_siblings_where_the_row_recomputes_some_alone() -
 def test_benchmarks_of_automodel_keep_the_loss_that_they_configure(source: str, notes: str, loss: str) -> None:
     row = _stranger(runtime="automodel", source=source, notes=notes, compiled="no", recompute="none")
     assert read_case(as_known([row])[0]).inputs.runtime.kernels.cross_entropy == loss
+
+
+@pytest.mark.parametrize(
+    ("said", "whole"),
+    [
+        ({"software_release": "2025-10"}, False),
+        ({"software_release": "2025-10", "notes": "enable_fsdp_optimizations: true"}, True),
+        ({"software_release": "2025-12"}, True),
+        ({"software_release": "2025-10", "moe_experts": ""}, True),
+    ],
+)
+def test_automodel_summed_gradients_of_experts_in_every_micro_batch_in_2025(said: Row, whole: bool) -> None:
+    row = _stranger(runtime="automodel", compiled="no", recompute="none", **QWEN3 | {"notes": ""} | said)
+    read = with_behaviours_over("", [each for one in _taken(row) for each in one.behaviours])
+    assert ("accumulates_whole=false" in read) != whole
