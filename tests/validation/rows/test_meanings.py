@@ -640,3 +640,11 @@ def test_automodel_summed_gradients_of_experts_in_every_micro_batch_in_2025(said
     row = _stranger(runtime="automodel", compiled="no", recompute="none", **QWEN3 | {"notes": ""} | said)
     read = with_behaviours_over("", [each for one in _taken(row) for each in one.behaviours])
     assert ("accumulates_whole=false" in read) != whole
+
+
+def test_loops_of_bionemo_sum_gradients_in_every_micro_batch() -> None:
+    row = _stranger(runtime="automodel", runtime_detail="bionemo-recipes: Transformer Engine layers, FSDP2")
+    read = read_case(as_known([row])[0]).inputs.runtime
+    assert (read.sharding.accumulates_whole, read.kernels.elementwise) == (False, "fused")
+    asked = read_case(as_known([row | {"runtime_detail": "NeMo AutoModel"}])[0]).inputs.runtime
+    assert asked.sharding.accumulates_whole
