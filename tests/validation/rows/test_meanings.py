@@ -648,3 +648,23 @@ def test_loops_of_bionemo_sum_gradients_in_every_micro_batch() -> None:
     assert (read.sharding.accumulates_whole, read.kernels.elementwise) == (False, "fused")
     asked = read_case(as_known([row | {"runtime_detail": "NeMo AutoModel"}])[0]).inputs.runtime
     assert asked.sharding.accumulates_whole
+
+
+@pytest.mark.parametrize(
+    ("said", "loss"),
+    [
+        ({"notes": "loss chunked_nll"}, "chunked"),
+        ({"runtime_detail": "TRL SFTTrainer", "software_release": "2026-08"}, "chunked"),
+        ({"runtime_detail": "TRL SFTTrainer", "software_release": "2026-08", "notes": "loss_type=nll"}, "eager"),
+        ({"runtime_detail": "TRL SFTTrainer", "software_release": "2025-08"}, "eager"),
+    ],
+)
+def test_the_loss_of_trl_is_computed_by_parts_since_2026(said: Row, loss: str) -> None:
+    row = _stranger(runtime="accelerate", compiled="no", recompute="none", **said)
+    assert read_case(as_known([row])[0]).inputs.runtime.kernels.cross_entropy == loss
+
+
+def test_words_say_that_inputs_of_checkpointed_layers_wait_on_the_host() -> None:
+    row = _stranger(runtime="accelerate", notes="inputs of checkpointed layers in pinned host memory")
+    read = [as_known([row | {"recompute": recompute}])[0] for recompute in ("full", "none")]
+    assert [read_case(each).inputs.runtime.activations.offloaded_layers for each in read] == [10_000, 0]
