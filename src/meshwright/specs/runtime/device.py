@@ -166,6 +166,8 @@ class ElementwiseKernels(Spec):
     """Per element of the FFN."""
     gated_input_bytes: Literal[1, 2] = 2
     """Kept from forward to backward of each element of gate and up, where SiLU is the gate and nothing clamps them."""
+    gated_gradients_in_place: bool = False
+    """Gradients of gate and up are written over them, of blocks that are no experts."""
     gated_activation_kept: ElementBytes = 0
     """Kept of an unfused one from forward to backward beyond gate, up, the activated gate and the product, per element:
     up again, where something is added to it."""
