@@ -11,16 +11,20 @@ import pytest
 from meshwright.cost.comms.adapters import adapter_exchanges
 from meshwright.cost.comms.data import data_exchange, tied_embedding_exchange
 from meshwright.cost.comms.tensor import layer_tensor_exchanges, tensor_region
+from meshwright.cost.compute.elementwise import moved_bytes
 from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.compute.linear import projections
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import layer_parameters
+from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
+from meshwright.specs.quantised_weights import transposes_anew
 from meshwright.specs.reading.inputs import read_inputs
 from meshwright.specs.recompute_modules import RecomputeModules
 from meshwright.specs.runtime import read_runtime
@@ -37,10 +41,11 @@ def asked(
     behaviours: tuple[str, ...] = (),
     runtime: str = "megatron-bridge",
     model: str = "llama-3.1-8b",
+    cluster: str = "1x8:h100",
     **fields: object,
 ) -> Inputs:
     job = {"sequence_length": TOKENS, "global_batch": 8, "lora_rank": rank, "lora_modules": modules} | fields
-    return read_inputs(model, "1x8:h100", Job(**job), with_behaviours(read_runtime(runtime), behaviours))  # type: ignore[arg-type]
+    return read_inputs(model, cluster, Job(**job), with_behaviours(read_runtime(runtime), behaviours))  # type: ignore[arg-type]
 
 
 def priced(inputs: Inputs, **plan: object) -> Estimate:
@@ -175,6 +180,33 @@ def test_quantised_weights_stand_beside_adapters_in_two_bytes() -> None:
     memory = priced(asked(precision="fp8"), dp=8, zero=1).memory
     ends, layers = 2 * 128_256 * 4096 + 4096, 8_030_261_248 - 2 * 128_256 * 4096 - 4096
     assert memory.parameters == pytest.approx(2 * layers + 2 * ends + 2 * 35_651_584, rel=1e-9)
+
+
+ENDS = 2 * 128_256 * 4096 + 4096
+LAYERS, ADAPTERS = 8_030_261_248 - ENDS, 35_651_584
+
+
+def test_frozen_weights_in_4_bits_stand_alone_where_they_were_quantised_before() -> None:
+    """By rows and by columns, 0.5625 bytes each: custom_callbacks.py of NVIDIA's MLPerf 5.1 asserts both."""
+    stores = ('quantised_weights=["nvfp4"]',)
+    each = (asked(precision="nvfp4", cluster="1x8:b200", behaviours=behaviours) for behaviours in ((), stores))
+    beside, alone = (priced(inputs, dp=8, zero=1) for inputs in each)
+    assert beside.memory.parameters == pytest.approx(3.125 * LAYERS + 2 * (ENDS + ADAPTERS), rel=1e-9)
+    assert alone.memory.parameters == pytest.approx(1.125 * LAYERS + 2 * (ENDS + ADAPTERS), rel=1e-9)
+
+
+def test_weights_without_transposed_copies_are_transposed_in_every_backward_pass() -> None:
+    """One byte a weight on Hopper; one read and one written each time, nothing on Blackwell, which reads columns."""
+    kept, anew = (asked(precision="fp8", behaviours=each) for each in ((), ("keeps_transposed_weights=false",)))
+    assert priced(anew, dp=8, zero=1).memory.parameters == pytest.approx(LAYERS + 2 * (ENDS + ADAPTERS), rel=1e-9)
+    kind, plan = kept.model.layer_kinds[0], Plan(dp=8)
+    shard = layer_shard(plan, kept, kind)
+    before, after = (moved_bytes(plan, each, kind, shard, projections(each, kind, shard)) for each in (kept, anew))
+    more = [float(getattr(after, block).backward - getattr(before, block).backward) for block in before._fields]
+    assert sum(more) == pytest.approx(2 * (LAYERS / 32 - 2 * 4096))
+    assert before.attention.forward == after.attention.forward
+    on_b200 = asked(precision="fp8", cluster="1x8:b200", behaviours=("keeps_transposed_weights=false",))
+    assert not transposes_anew(on_b200)
 
 
 def test_frozen_products_read_their_operands_by_rows_alone() -> None:

@@ -10,9 +10,13 @@ from meshwright.cost.compute.ends import head_time
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.loss_pieces import loss_pieces
 from meshwright.cost.memory.ends import head_memory
+from meshwright.cost.memory.saved import Saved
+from meshwright.cost.memory.working import working_bytes
+from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
@@ -83,3 +87,16 @@ def test_steps_of_long_sequences_are_faster_and_hold_less() -> None:
     with_liger, without = (priced("accelerate", 4, length=16384, liger=liger) for liger in ("on", "off"))
     assert with_liger.step_time_s < 0.9 * without.step_time_s
     assert with_liger.memory.reserved < 0.4 * without.memory.reserved
+
+
+@pytest.mark.parametrize(("runtime", "freed"), [("accelerate", 1), ("deepspeed", 2)])
+def test_gradients_of_gate_and_up_take_their_place_in_liger(runtime: str, freed: int) -> None:
+    """Where weights have 2-byte gradients of their own one element of the FFN is left, the product's gradient."""
+    inputs, plan = asked(runtime, length=16384), Plan(zero=3, dp=8, recompute=Recompute.FULL)
+    apart = inputs.replace(
+        runtime=with_behaviours(inputs.runtime, ["elementwise_kernels.liger.gated_gradients_in_place=false"])
+    )
+    kind, saved = inputs.model.layer_kinds[0], Saved(*(0.0 for _ in Saved._fields))._replace(feed_forward=1e12)
+    shard = layer_shard(plan, inputs, kind)
+    alone, beside = (working_bytes(plan, each, kind, shard, saved, 0.0) for each in (inputs, apart))
+    assert beside - alone == freed * HALF_BYTES * 16384 * shard.ffn

@@ -213,6 +213,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "offloaded": lambda _: OFFLOADED,
     "weights": lambda case: head_weights(case.inputs.model),
     "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),
+    **dict.fromkeys(("layers", "every", "entered", "left"), lambda case: GIVEN["linears"](case).attention),
     "linear": lambda case: Linear(*(case.columns[name] for name in ("rows", "outputs", "features"))),
     "slowdowns": lambda case: UnalignedSlowdown(*(1 + case.columns[name] for name in SECONDS[:3])),
     "region": lambda case: tensor_region(case.plan, case.inputs),

@@ -101,12 +101,43 @@ def test_megatron_fsdp_updates_all_that_a_rank_owns_at_once() -> None:
     assert (unfused - fused) / (7_615_616_512 / 4) == pytest.approx(4, rel=0.01)
 
 
+def with_lists(lists: int, runtime: str = "pytorch-ddp", **sizes: int) -> Inputs:
+    inputs = asked(runtime, 2, False, **sizes)
+    return inputs.replace(runtime=inputs.runtime.replace(update_lists=lists))
+
+
+@pytest.mark.parametrize(("runtime", "zero"), [("pytorch-ddp", 0), ("pytorch-fsdp1", 3)])
+def test_a_second_list_is_as_long_as_the_first(runtime: str, zero: int) -> None:
+    """torch 2.0: 4 bytes more of every parameter that a rank owns."""
+    plan, sizes = Plan(dp=2, zero=zero, recompute=Recompute.FULL), {"sequence_length": 256, "global_batch": 2}
+    one, two = (estimate_each([plan], with_lists(lists, runtime, **sizes))[0].memory for lists in (1, 2))
+    owned = parameter_count(with_lists(1).model) / (2 if zero else 1)
+    assert two.temporaries - one.temporaries == pytest.approx(4 * owned, rel=1e-3)
+
+
+def test_one_weight_after_the_other_takes_two_tensors_of_the_largest() -> None:
+    """The embedding of Qwen3-0.6B, tied to its head, 151,936 rows of 1,024 elements in fp32."""
+    plan = Plan(dp=2, recompute=Recompute.FULL)
+    (estimate,) = estimate_each([plan], with_lists(0, sequence_length=256, global_batch=2))
+    assert estimate.memory.temporaries == 2 * 4 * 151_936 * 1024
+
+
+def test_half_weights_have_as_many_lists() -> None:
+    """Megatron without Transformer Engine and Apex: 4 bytes a parameter for each."""
+    inputs, plan = megatron(1, fused=False), Plan(num_microbatches=16)
+    each = [inputs.replace(runtime=inputs.runtime.replace(update_lists=lists)) for lists in (1, 2)]
+    one, two = (updating_bytes(plan, asked) for asked in each)
+    assert two - one == pytest.approx(4 * parameter_count(inputs.model))
+
+
 @pytest.mark.clients("torch", "torchtitan", "transformers")
 @pytest.mark.slow
-@pytest.mark.parametrize("runtime", ["torchtitan", "accelerate", "pytorch-ddp"])
-def test_peaks_are_those_of_pytorch(runtime: str) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "lists"), [("torchtitan", 1), ("accelerate", 1), ("pytorch-ddp", 1), ("pytorch-ddp", 0)]
+)
+def test_peaks_are_those_of_pytorch(runtime: str, lists: int) -> None:
     """Tied embeddings, whose reduced gradients torchtitan keeps twice; within 2e-3."""
-    inputs = asked(runtime, 2, False, sequence_length=256, global_batch=2)
+    inputs = with_lists(lists, runtime, sequence_length=256, global_batch=2)
     zero = 0 if runtime == "pytorch-ddp" else 3
     done = verify(Plan(dp=2, zero=zero, recompute=Recompute.FULL), inputs)
     assert done.holds

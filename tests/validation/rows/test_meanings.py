@@ -251,6 +251,8 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("megatron-core", "reduce-scatter and allgather of NCCL", ""),
         ("deepspeed", "ZeRO 3 with CPU optimizer offloading", "offloaded=states_and_gradients"),
         ("torchtitan", "AdamW (foreach, one more copy)", "fused_update=false"),
+        ("pytorch-ddp", "AdamW of torch (fused=False)", "update_lists=0"),
+        ("pytorch-ddp", "nanoGPT, DDP", "keeps_logits=true"),
         ("pytorch-eager", "own trainer, Transformer Engine 2.13.0 layers", "fused_activation=true"),
         ("pytorch-eager", "own trainer, without Transformer Engine layers", ""),
         ("automodel", "", "cross_entropy=eager"),
@@ -317,6 +319,20 @@ def test_a_loop_says_that_it_updates_operator_by_operator(detail: str, unfused: 
     assert runtime_of(row).storage.fused_update != unfused
 
 
+@pytest.mark.parametrize(
+    ("detail", "month", "ahead"),
+    [
+        ("accelerate FSDP FULL_SHARD", "2023-12", True),
+        ("accelerate FSDP FULL_SHARD", "2024-01", False),
+        ("accelerate FSDP FULL_SHARD, fsdp_limit_all_gathers: true", "2023-12", False),
+        ("its own loop", "2023-12", False),
+    ],
+)
+def test_accelerate_does_not_limit_gathers_until_2024(detail: str, month: str, ahead: bool) -> None:
+    row = _stranger(runtime="pytorch-fsdp1", runtime_detail=detail, source=f"a page ({month}-15)", compiled="no")
+    assert ("limits_gathers=false" in [each for taken in _taken(row) for each in taken.behaviours]) == ahead
+
+
 def test_words_say_whether_tensor_parallel_collectives_overlap() -> None:
     core = {"runtime": "megatron-core"}
     assert _overlap(**core) == 0
@@ -340,6 +356,8 @@ def test_words_say_whether_tensor_parallel_collectives_overlap() -> None:
         ("fp8", "mxfp8 param gather", ("fp8",)),
         ("mxfp8", "sbatch_benchmarking.sh has no --fp8-param-gather", ()),
         ("mxfp8", "FP8_PARAM_GATHER=False", ()),
+        ("nvfp4", "weights quantised before; FP8_DPA=1", ("nvfp4",)),
+        ("nvfp4", "FP8_DPA=1", ()),
         ("bf16", "overlap_grad_reduce and overlap_param_gather", ()),
     ],
 )
@@ -439,6 +457,31 @@ def test_a_run_of_nemo_of_a_known_model_of_its_source_does_as_the_others() -> No
     named = settings()["nemo-tensor-parallel-overlap"].behaviours
     assert [each.behaviours for each in _taken(_stranger(**said))] == [named]
     assert not _taken(_stranger(**said), of_new_model=False)
+
+
+@pytest.mark.parametrize(
+    ("release", "precision", "notes", "narrow"),
+    [
+        ("nemo-24.03", "fp8", "SFT on SQuAD", True),
+        ("nemo-24.07", "fp8-delayed", "SFT on SQuAD", True),
+        ("nemo-24.03", "fp8", "pre-training", False),
+        ("nemo-24.03", "bf16", "SFT on SQuAD", False),
+        ("nemo-24.11", "fp8", "SFT on SQuAD", False),
+    ],
+)
+def test_fine_tuning_of_nemo_in_2024_keeps_states_in_bf16(
+    release: str, precision: str, notes: str, narrow: bool
+) -> None:
+    row = _stranger(runtime=f"megatron-core@{release}", precision=precision, notes=notes)
+    named = settings()["nemo-24-fine-tuning"].behaviours
+    assert (named in [each.behaviours for each in _taken(row)]) == narrow
+
+
+def test_words_say_whether_tensor_parallelism_of_deepspeed_divides_the_ends() -> None:
+    row = _stranger(runtime="deepspeed", zero_stage="1", tp="8", dp="1", notes="vocabulary-parallel embedding and loss")
+    named = settings()["divided-ends"].behaviours
+    assert named in [each.behaviours for each in _taken(row)]
+    assert named not in [each.behaviours for each in _taken(row | {"notes": "AutoTP"})]
 
 
 def _bridge(notes: str) -> Runtime:
@@ -542,7 +585,7 @@ def test_adapters_are_refused(said: Row, refused: bool) -> None:
     [
         ({"runtime": "accelerate", "notes": "fused linear cross-entropy (Liger); FA4"}, "on", "fused_linear"),
         ({"runtime": "deepspeed", "notes": "packed; --use_liger_kernel"}, "on", "fused_linear"),
-        ({"runtime": "accelerate", "notes": "Liger kernels with its plain cross-entropy"}, "", "eager"),
+        ({"runtime": "accelerate", "notes": "Liger kernels with its plain cross-entropy"}, "in_place", "in_place"),
         ({"runtime": "accelerate", "notes": "no Liger"}, "off", "eager"),
         ({"runtime": "accelerate", "notes": "Liger off; FA4"}, "off", "eager"),
     ],
@@ -626,3 +669,46 @@ def test_modules_are_taken_from_siblings_where_the_row_recomputes_some_alone() -
 def test_benchmarks_of_automodel_keep_the_loss_that_they_configure(source: str, notes: str, loss: str) -> None:
     row = _stranger(runtime="automodel", source=source, notes=notes, compiled="no", recompute="none")
     assert read_case(as_known([row])[0]).inputs.runtime.kernels.cross_entropy == loss
+
+
+@pytest.mark.parametrize(
+    ("said", "whole"),
+    [
+        ({"software_release": "2025-10"}, False),
+        ({"software_release": "2025-10", "notes": "enable_fsdp_optimizations: true"}, True),
+        ({"software_release": "2025-12"}, True),
+        ({"software_release": "2025-10", "moe_experts": ""}, True),
+    ],
+)
+def test_automodel_summed_gradients_of_experts_in_every_micro_batch_in_2025(said: Row, whole: bool) -> None:
+    row = _stranger(runtime="automodel", compiled="no", recompute="none", **QWEN3 | {"notes": ""} | said)
+    read = with_behaviours_over("", [each for one in _taken(row) for each in one.behaviours])
+    assert ("accumulates_whole=false" in read) != whole
+
+
+def test_loops_of_bionemo_sum_gradients_in_every_micro_batch() -> None:
+    row = _stranger(runtime="automodel", runtime_detail="bionemo-recipes: Transformer Engine layers, FSDP2")
+    read = read_case(as_known([row])[0]).inputs.runtime
+    assert (read.sharding.accumulates_whole, read.kernels.elementwise) == (False, "fused")
+    asked = read_case(as_known([row | {"runtime_detail": "NeMo AutoModel"}])[0]).inputs.runtime
+    assert asked.sharding.accumulates_whole
+
+
+@pytest.mark.parametrize(
+    ("said", "loss"),
+    [
+        ({"notes": "loss chunked_nll"}, "chunked"),
+        ({"runtime_detail": "TRL SFTTrainer", "software_release": "2026-08"}, "chunked"),
+        ({"runtime_detail": "TRL SFTTrainer", "software_release": "2026-08", "notes": "loss_type=nll"}, "eager"),
+        ({"runtime_detail": "TRL SFTTrainer", "software_release": "2025-08"}, "eager"),
+    ],
+)
+def test_the_loss_of_trl_is_computed_by_parts_since_2026(said: Row, loss: str) -> None:
+    row = _stranger(runtime="accelerate", compiled="no", recompute="none", **said)
+    assert read_case(as_known([row])[0]).inputs.runtime.kernels.cross_entropy == loss
+
+
+def test_words_say_that_inputs_of_checkpointed_layers_wait_on_the_host() -> None:
+    row = _stranger(runtime="accelerate", notes="inputs of checkpointed layers in pinned host memory")
+    read = [as_known([row | {"recompute": recompute}])[0] for recompute in ("full", "none")]
+    assert [read_case(each).inputs.runtime.activations.offloaded_layers for each in read] == [10_000, 0]

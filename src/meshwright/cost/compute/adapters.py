@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from meshwright.arrays import Bools, Numbers
-from meshwright.cost.compute.elementwise import BlockTraffic, LayerTraffic
+from meshwright.cost.compute.elementwise import BlockTraffic
 from meshwright.cost.compute.linear import Gemm, linear_time
+from meshwright.cost.compute.traffic import LayerTraffic
 from meshwright.cost.shard import Shard
 from meshwright.distinct import combined
 from meshwright.layout.plans import Layout

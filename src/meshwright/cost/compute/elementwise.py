@@ -8,6 +8,8 @@ from typing import NamedTuple
 from meshwright.arrays import Floats, Numbers, some, where
 from meshwright.cost.compute.accumulation import gradient_sum_bytes, summed_bytes
 from meshwright.cost.compute.linear import Linear, Projections, runtime_products
+from meshwright.cost.compute.quantising import before_gather, quantised, quantising, rescaled
+from meshwright.cost.compute.traffic import NOTHING, LayerTraffic
 from meshwright.cost.repeated import Repeated
 from meshwright.cost.shard import Shard, compressed_width, dense_block
 from meshwright.layout.groups import context_split
@@ -16,7 +18,6 @@ from meshwright.specs.choices import ContextExchange
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
-from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.runtime.device import PassBytes
 
 
@@ -31,16 +32,6 @@ def elementwise_time(size: Numbers, accelerator: Accelerator) -> Floats:
     (0.373, 3350000000000.0)
     """
     return size / (accelerator.kernels.elementwise_efficiency * accelerator.memory_bandwidth)
-
-
-class LayerTraffic(NamedTuple):
-    """Bytes read and written; each scalar or array (n,)."""
-
-    forward: Floats
-    backward: Floats
-
-
-NOTHING = LayerTraffic(0.0, 0.0)
 
 
 class BlockTraffic(NamedTuple):
@@ -80,15 +71,15 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
     attention = (
         _around_attention(inputs, kind, shard),
         _context(plan, inputs, shard),
-        _quantised(inputs, shard, first, entered, (linears.output,)),
-        _rescaled(inputs, (*apart.down, *apart.attention, apart.output)),
+        quantised(inputs, shard, first, entered, (linears.output,)),
+        rescaled(inputs, (*apart.down, *apart.attention, apart.output)),
         _cast(inputs, first),
         _summed(plan, inputs, first),
     )
     feed_forward = (
         _around_block(inputs, kind, shard),
-        _quantised(inputs, shard, second, into_block, second[1:]),
-        _rescaled(inputs, apart.feed_forward),
+        quantised(inputs, shard, second, into_block, second[1:]),
+        rescaled(inputs, apart.feed_forward),
         _cast(inputs, second),
         _summed(plan, inputs, second),
     )
@@ -134,12 +125,12 @@ def repeated_bytes(
     total = norm * norms * shard.residual_tokens * inputs.model.hidden_size
     rotated = traffic.rotary.forward * shard.tokens * (shard.query + shard.key)
     expanded = norm * compressed_width(kind) * shard.residual_tokens + rotated
-    total = total + repeated.expansion * (expanded + _quantising(inputs, linears.attention))
+    total = total + repeated.expansion * (expanded + quantising(inputs, linears.attention))
     if not block:
         return RepeatedBytes(total, 0.0 * total)
     activation = traffic.activation(block).forward * shard.tokens * shard.ffn
     quantised = (
-        _quantising(inputs, linears.feed_forward) + _before_gather(inputs, shard, linears.feed_forward[:1]).forward
+        quantising(inputs, linears.feed_forward) + before_gather(inputs, shard, linears.feed_forward[:1]).forward
     )
     return RepeatedBytes(total, repeated.block * (activation + quantised))
 
@@ -252,48 +243,3 @@ def _cast(inputs: Inputs, linears: tuple[Linear, ...]) -> LayerTraffic:
     weights = sum(1.0 * linear.outputs * linear.features for linear in linears)
     cast_bytes = inputs.weight_cast_bytes * weights
     return LayerTraffic(cast_bytes, cast_bytes)
-
-
-def _rescaled(inputs: Inputs, linears: tuple[Linear, ...]) -> LayerTraffic:
-    """Backward the gradients of inputs and weights are read and written once more, where the recipe rescales them."""
-    if not inputs.recipe.rescales_gradients:
-        return NOTHING
-    elements = sum(1.0 * (linear.rows + linear.outputs) * linear.features for linear in linears)
-    return LayerTraffic(0.0, 2 * HALF_BYTES * elements)
-
-
-def _quantised(
-    inputs: Inputs, shard: Shard, every: tuple[Linear, ...], entered: tuple[Linear, ...], left: tuple[Linear, ...]
-) -> LayerTraffic:
-    """Inputs of all products forward, gradients of their outputs backward; weights once a step, or by rows forward and
-    by columns backward in every micro-batch. entered: those whose inputs are gathered; left: whose gradients are.
-    """
-    each = inputs.quantise_bytes
-    if not (each or inputs.gathers_quantised):
-        return NOTHING
-    weights = 0.5 * each * inputs.quantises_apart * sum(1.0 * linear.outputs * linear.features for linear in every)
-    written = each * sum(1.0 * linear.rows * linear.outputs for linear in every)
-    forward = _quantising(inputs, every) + _before_gather(inputs, shard, entered).forward
-    return LayerTraffic(forward + weights, written + _before_gather(inputs, shard, left).backward + weights)
-
-
-def _quantising(inputs: Inputs, linears: tuple[Linear, ...]) -> Floats:
-    """Bytes that quantising the inputs of some linear layers moves."""
-    return inputs.quantise_bytes * sum(1.0 * linear.rows * linear.features for linear in linears)
-
-
-def _before_gather(inputs: Inputs, shard: Shard, linears: tuple[Linear, ...]) -> LayerTraffic:
-    """What the inputs and the gradients of some linear layers take more, or less, where sequence-parallel ranks
-    quantise their share before they gather it: a transposed copy is made of what was gathered.
-    """
-    accelerator, recipe = inputs.cluster.accelerator, inputs.recipe
-    if not inputs.gathers_quantised:
-        return NOTHING
-    share = shard.residual_tokens / shard.tokens
-    transposed = recipe.columns == "transposed" and recipe.copies(accelerator) > 1
-    ahead = inputs.quantise_bytes - transposed * recipe.operand_bytes
-    change = where(share < 1, share * ahead + 2 * transposed * recipe.operand_bytes - inputs.quantise_bytes, 0.0)
-    return LayerTraffic(
-        change * sum(1.0 * linear.rows * linear.features for linear in linears),
-        change * sum(1.0 * linear.rows * linear.outputs for linear in linears),
-    )

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from meshwright.arrays import Bools, Floats, Ints, larger
 from meshwright.cost.compute.accumulation import summed_bytes
 from meshwright.cost.compute.alignment import ALIGNED
-from meshwright.cost.compute.elementwise import LayerTraffic
 from meshwright.cost.compute.filling import filled_gradient_bytes, filled_row_bytes
 from meshwright.cost.compute.grouped import grouped_time
 from meshwright.cost.compute.linear import Gemm, Linear, linear_time, products_time
 from meshwright.cost.compute.parts import NO_EXPERT_KERNELS, ExpertParts, Kernels
+from meshwright.cost.compute.traffic import LayerTraffic
 from meshwright.cost.routing import busiest_expert_rows, routed_experts, routed_rows
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
@@ -19,6 +19,7 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+from meshwright.specs.quantised_weights import transposed_bytes
 
 MASKING_BYTES = 8
 """Moved per element by a mask that is not in place, and by its gradient: a copy, and a pass that fills. Source: torch
@@ -122,7 +123,9 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     around = 1.0 * hidden * quantised + MASKING_BYTES * kernels.masks_routed_rows * (shard.width + hidden)
     around = around + filled_row_bytes(inputs, 2 * hidden + shard.width + shard.ffn)
     forward = weights + shard.rows * (inner.activation + inner.biases.forward + around)
-    backward = weights + shard.rows * (inner.backward + inner.biases.backward + around)
+    backward = (
+        weights + transposed_bytes(inputs) * count + shard.rows * (inner.backward + inner.biases.backward + around)
+    )
     backward = backward + summed_bytes(plan, inputs, count) + learned * filled_gradient_bytes(inputs) * count
     return ExpertTime(
         forward=ExpertParts(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from meshwright.arrays import Floats, Numbers
-from meshwright.cost.compute.elementwise import BlockTraffic, LayerTraffic
+from meshwright.cost.compute.elementwise import BlockTraffic
 from meshwright.cost.compute.linear import Linear, Projections
+from meshwright.cost.compute.traffic import LayerTraffic
 from meshwright.cost.shard import Shard, dense_block
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import FloatColumn
-from meshwright.cost.memory.timeline import MemoryTimeline, Moment
+from meshwright.cost.memory.timeline import NAMED_LOGITS, MemoryTimeline, Moment
 from meshwright.cost.memory.unit_states import reduced_unit
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.layout.groups import sharding_ranks
@@ -38,6 +38,7 @@ def last_forward(step: UnitStep, before: MemoryTimeline | None = None) -> Memory
     Returns allocations in bytes.
     """
     line, saved = before or MemoryTimeline(len(step.plans), step.unused), step.in_flight
+    line.allocate("logits", NAMED_LOGITS, step.named_logits)
     line.allocate("temporaries", "message buffers", saved.messages)
     kept = step.inputs.runtime.storage.kept_gradient_bytes
     line.allocate(
@@ -53,14 +54,12 @@ def last_forward(step: UnitStep, before: MemoryTimeline | None = None) -> Memory
     line.allocate("temporaries", "output of the layer", saved.layer_output)
     line.at(Moment.LAST_LAYER_FORWARD)
     line.free("two layers", "output of the layer")
-    runtime = step.inputs.runtime
-    peaks = runtime.kernels.cross_entropy == "eager" or runtime.entropy.fuses_head
-    if runtime.sharding.loss_within_forward and peaks:
+    if step.inputs.runtime.sharding.loss_within_forward and _loss_peaks_forward(step):
         line.allocate("parameters", "last unit as it was sent", HALF_BYTES * _last_unit(step))
         line.allocate("logits", "logits", saved.logits_forward)
         line.at(Moment.LOSS_FORWARD)
         line.free("last unit as it was sent")
-    line.allocate("logits", "logits", saved.logits)
+    _compute_loss(line, step)
     sums, (head, stored) = step.inputs.gradient_bytes, step.loss_unit
     line.allocate("temporaries", "gradients of the head", sums * head)
     line.at(Moment.LOSS_BACKWARD)
@@ -69,7 +68,20 @@ def last_forward(step: UnitStep, before: MemoryTimeline | None = None) -> Memory
         line.allocate("temporaries", "gradients of the head", reduced_unit(step, head, stored, sums, head))
         line.at(Moment.HEAD_REDUCE_SCATTER)
     line.free("logits", "gradients of the head")
+    line.allocate("logits", NAMED_LOGITS, step.named_logits)
     return line
+
+
+def _compute_loss(line: MemoryTimeline, step: UnitStep) -> None:
+    """The loss works backward; logits that the loop names are its own by now, and the loss may save them itself."""
+    line.allocate("logits", NAMED_LOGITS, step.named_logits * (not step.inputs.runtime.entropy.saves_logits))
+    line.allocate("logits", "logits", step.in_flight.logits)
+
+
+def _loss_peaks_forward(step: UnitStep) -> bool:
+    """Whether the loss may have most allocated when its forward ends: one that is compiled makes no fp32 logits."""
+    runtime = step.inputs.runtime
+    return runtime.kernels.cross_entropy == "eager" or runtime.entropy.fuses_head
 
 
 def _last_unit(step: UnitStep) -> FloatColumn:
@@ -241,6 +253,7 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
     cast = HALF_BYTES * (whole.all - embedding) * (width > HALF_BYTES and not frozen)
     casts_again = runtime.storage.autocast & (step.plans.recompute == Recompute.FULL)
     again = HALF_BYTES * step.layers * casts_again
+    line.allocate("logits", NAMED_LOGITS, step.named_logits)
     line.allocate("temporaries", "message buffers", saved.messages)
     line.allocate("gradients", "of earlier micro-batches, and buckets", width * copies * trained)
     line.allocate("parameters", "2-byte copies", cast - again)
@@ -249,12 +262,14 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
     line.at(Moment.LAST_LAYER_FORWARD)
     line.free("output of the layer")
     line.allocate("parameters", "2-byte copies", cast)
-    line.allocate("logits", "logits", saved.logits_forward)
-    line.at(Moment.LOSS_FORWARD)
+    if _loss_peaks_forward(step):
+        line.allocate("logits", "logits", saved.logits_forward)
+        line.at(Moment.LOSS_FORWARD)
     line.allocate("parameters", "2-byte copies", cast - again)
-    line.allocate("logits", "logits", saved.logits)
+    _compute_loss(line, step)
     line.at(Moment.LOSS_BACKWARD)
     line.free("logits")
+    line.allocate("logits", NAMED_LOGITS, step.named_logits)
     line.allocate("parameters", "2-byte copies", cast - again + HALF_BYTES * whole.layer * casts_again)
     line.allocate("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
     line.allocate("temporaries", "working set", saved.working)

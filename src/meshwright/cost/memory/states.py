@@ -22,6 +22,7 @@ from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+from meshwright.specs.quantised_weights import quantised_bytes
 from meshwright.specs.weights import Weight
 
 APART = ("norms", "router")
@@ -102,8 +103,9 @@ def state_bytes(
 def _root_bytes(plan: Layout, inputs: Inputs, owned: Floats, reduced: Floats) -> Floats:
     """Roots of second moments where Adam goes operator by operator, which are all taken before it divides by any.
 
-    4 bytes of every parameter that the rank owns, of one sub-group at most under ZeRO 3, less the 2-byte gradients that
-    are dropped for their fp32 copies before the update; none where one kernel updates a weight, or the host does.
+    4 bytes of every parameter that the rank owns, for each of the runtime's lists, of one sub-group at most under
+    ZeRO 3, less the 2-byte gradients that are dropped for their fp32 copies before the update; none where one kernel
+    updates a weight, or the host does.
     owned: parameters of the rank; reduced: those of which it keeps gradients. Returns bytes. Source: torch 2.13
     optim/adam.py, _multi_tensor_adam (`exp_avg_sq_sqrt = torch._foreach_sqrt(...)`), which Megatron-LM takes where
     neither Transformer Engine nor Apex is installed (core_v0.14.0, core/optimizer/__init__.py); DeepSpeed v0.17.5,
@@ -115,7 +117,7 @@ def _root_bytes(plan: Layout, inputs: Inputs, owned: Floats, reduced: Floats) ->
     if storage.fused_update or storage.offloads_states:
         return 0.0 * owned
     at_once = smaller(owned, storage.sub_group_size or owned)
-    roots = storage.moment_bytes * where(plan.zero == 3, at_once, owned)
+    roots = storage.update_lists * storage.moment_bytes * where(plan.zero == 3, at_once, owned)
     dropped = where(plan.zero == 3, 0.0, inputs.gradient_bytes * reduced) * casts_gradients(plan, inputs)
     return larger(roots - dropped, 0.0)
 
@@ -149,7 +151,7 @@ def _weights(plan: Layout, inputs: Inputs, parameters: Numbers, layer: Numbers, 
 
 def _layer_bytes(inputs: Inputs) -> tuple[float, float]:
     """Bytes of one weight of a layer, and of its quantised copies beside it."""
-    quantised = inputs.recipe.quantised_bytes(inputs.cluster.accelerator)
+    quantised = quantised_bytes(inputs)
     return (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
 
 

@@ -196,6 +196,7 @@ class MemoryTimeline:
 
 _Allocation: TypeAlias = tuple[str, Floats]
 """A component and its bytes."""
+NAMED_LOGITS = "logits that the loop names"
 _NOTHING = ("", 0.0)
 
 

@@ -47,6 +47,8 @@ class UnitInFlight(NamedTuple):
     """While the cross-entropy works backward on one micro-batch, with what others in flight keep of theirs."""
     logits_forward: FloatColumn
     """The same while it works forward on the last one."""
+    output: FloatColumn
+    """2-byte logits of one micro-batch, where the head puts them out whole."""
     second_logits: FloatColumn
     """As `logits`, in the second of several backward passes in a row."""
     unjoined: Floats
@@ -129,6 +131,7 @@ def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> Uni
         head=head,
         layer_output=layer_output,
         logits_forward=stages.head * end.forward,
+        output=stages.head * end.output,
         second_logits=several * (end.working + second_others_logits),
         residual=residual,
         received=1.0 * stages.receives * runs.plans.num_microbatches[stages.plan] * residual,

@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn, Floats, IntColumn, some
 from meshwright.cost.memory.states import States
 from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.layout.groups import sharding_ranks
 from meshwright.specs.packed import BYTES_OF_SCALES
 from meshwright.specs.precision import HALF_BYTES
 
@@ -39,14 +40,14 @@ def stored_states(step: UnitStep) -> States:
 def pooled_bytes(step: UnitStep) -> FloatColumn:
     """Not alive at the peak, yet kept for the streams of the exchanges alone: the ends and one layer as they were
     gathered, the shard of the ends that was sent, and reduced gradients that do not last; where these go to the host,
-    those of one unit.
+    those of one unit. Or the layers that the host has gathered ahead.
 
     step: of every stage, shape (r,). Returns bytes, shape (r,). Source: torch.distributed.fsdp 2.13,
     _fully_shard/_fsdp_collectives.py L336-365, L611-635 and _fsdp_param_group.py L475-489.
     """
     whole, stored, sharding = step.whole, step.stored, step.inputs.runtime.sharding
     if not sharding.exchange_pools:
-        return np.zeros(len(whole.all))
+        return np.zeros(len(whole.all)) if sharding.limits_gathers else _gathered_ahead(step)
     ends, of_shard = whole.ends, stored.ends
     if step.ends_apart:
         ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
@@ -56,6 +57,21 @@ def pooled_bytes(step: UnitStep) -> FloatColumn:
     if step.inputs.runtime.storage.offloads_weights:
         reduced = _copied_unit(step, np.maximum(of_shard, stored.layer))
     return np.where(step.plans.zero > 1, exchanged + reduced, 0.0)
+
+
+def _gathered_ahead(step: UnitStep) -> FloatColumn:
+    """Bytes of all layers in 2 bytes, but for the two that are counted as gathered.
+
+    Nothing makes the host wait within a pass. A layer's weights are released when it has issued that layer, and their
+    memory serves another one when the device has computed it (`record_stream`), so that a host that is ahead by a whole
+    pass has new memory for every layer. The allocator waits for the device and gives all of it back before it runs out
+    (release_cached_blocks of CUDACachingAllocator), so that it is held, not needed.
+    Source: torch 2.0.1 distributed/fsdp/_runtime_utils.py L323-331 and L357-360, flat_param.py L1309
+    (`_no_dispatch_record_stream`); c10/cuda/CUDACachingAllocator.cpp (synchronize_and_free_events).
+    """
+    sharded = step.resharded & (sharding_ranks(step.plans) > 1)
+    ahead: FloatColumn = np.maximum(HALF_BYTES * step.layers - step.prefetched(2), 0.0) * sharded
+    return ahead
 
 
 def _copied_unit(step: UnitStep, shard: FloatColumn) -> FloatColumn:

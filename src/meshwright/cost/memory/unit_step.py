@@ -96,14 +96,15 @@ class UnitStep:
 
     @cached_property
     def several(self) -> BoolColumn:
-        """Whether a step has several micro-batches, so that gradients last from one to the next."""
-        return self.plans.num_microbatches > 1
+        """Whether gradients last from one micro-batch to the next: a step has several, or they are never released."""
+        last: BoolColumn = (self.plans.num_microbatches > 1) | self.inputs.runtime.storage.zeroes_gradients
+        return last
 
     @cached_property
     def sums_whole(self) -> BoolColumn:
         """Whether gradients are added up whole from the first micro-batch to the last, without a pipeline."""
         sums: BoolColumn = self.inputs.runtime.sharding.accumulates_whole & (self.plans.pp == 1) & (self.plans.zero > 1)
-        return sums & self.several
+        return sums & (self.plans.num_microbatches > 1)
 
     @cached_property
     def keeps_shards(self) -> BoolColumn:
@@ -145,8 +146,15 @@ class UnitStep:
 
     @property
     def unused(self) -> Floats:
-        """Free bytes of no use beside the logits."""
-        return beside_logits(self.in_flight.unjoined, self.inputs)
+        """Free bytes of no use beside the logits: none where the logits that were put out stay there."""
+        unjoined = beside_logits(self.in_flight.unjoined, self.inputs)
+        return unjoined * (self.named_logits == 0) if self.inputs.runtime.activations.keeps_logits else unjoined
+
+    @cached_property
+    def named_logits(self) -> FloatColumn:
+        """2-byte logits that the training loop names until the next ones are there, without a pipeline, bytes."""
+        keeps: BoolColumn = self.inputs.runtime.activations.keeps_logits & (self.plans.pp == 1)
+        return self.in_flight.output * keeps
 
     @property
     def weight_bytes(self) -> int:

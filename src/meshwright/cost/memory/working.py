@@ -66,15 +66,15 @@ def context_transit_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
 def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Alive in the feed-forward block's backward beyond what is saved, where weights have 2-byte gradients of their
     own: the gradient of the layer's output, that of the down weight, and either the gathered gradient with the
-    product's, or, the product freed, the gradients of gate and up. A weight that is unpacked takes as much as that
-    gradient. Of experts the same, or before it the gradients of their weighed outputs and of the outputs, and these in
-    2 bytes.
+    product's, or, the product freed, the gradients of gate and up, unless these take their place. A weight that is
+    unpacked takes as much as that gradient. Of experts the same, or before it the gradients of their weighed outputs
+    and of the outputs, and these in 2 bytes.
     """
     hidden, block = inputs.model.hidden_size, dense_block(kind)
     residual = 1.0 * shard.residual_tokens * hidden
     gathered = where(plan.sp, 1.0 * shard.tokens * hidden, 0.0)
     inner = 1.0 * shard.tokens * shard.ffn
-    products = larger(gathered + inner, (2 if block and block.gated else 1) * inner)
+    products = larger(gathered + inner, _gradients_entering(inputs, block) * inner)
     has_weight = inputs.packs_weights or not inputs.freezes_weights
     dense = HALF_BYTES * (residual + hidden * shard.ffn * has_weight + products)
     if not kind.is_moe:
@@ -132,9 +132,10 @@ def ending_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) ->
 
 
 def _backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
-    """Gradients alive in the feed-forward block's backward: its output's (whole), the product's, and gate and up's;
-    beside them the input that is gathered again, and gate and up as they are cast back where 8 bits of them are kept.
-    Of experts the same of their rows, whose output's gradients arrive as they are dispatched.
+    """Gradients alive in the feed-forward block's backward: its output's (whole), the product's, and gate and up's,
+    unless these take their place; beside them the input that is gathered again, and gate and up as they are cast back
+    where 8 bits of them are kept. Of experts the same of their rows, whose output's gradients arrive as they are
+    dispatched.
     """
     hidden, block = inputs.model.hidden_size, dense_block(kind)
     inner = (1 + _entering(inputs, block)) * shard.ffn if block else 0
@@ -150,4 +151,13 @@ def _backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
 def _entering(inputs: Inputs, block: Mlp | Experts) -> int:
     """Of each element of the FFN, those that enter its activation: their gradients, and themselves if cast back."""
     cast = inputs.runtime.elementwise_bytes.kept_input_bytes(block) < HALF_BYTES
+    if isinstance(block, Mlp) and not cast:
+        return _gradients_entering(inputs, block)
     return (2 if block.gated else 1) * (2 if cast else 1)
+
+
+def _gradients_entering(inputs: Inputs, block: Mlp | None) -> int:
+    """Of each element of the FFN, gradients of what enters its activation that have memory of their own."""
+    if block is None or not block.gated:
+        return 1
+    return 0 if inputs.runtime.elementwise_bytes.gated_gradients_in_place else 2

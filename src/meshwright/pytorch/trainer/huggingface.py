@@ -38,15 +38,19 @@ POWER = torch.pow
 
 
 class Causal(nn.Module):
-    """The model with its own loss: labels are the tokens, which it shifts."""
+    """The model with its own loss: labels are the tokens, which it shifts. It may keep its logits as a loop that names
+    them would.
+    """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, names_logits: bool) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.names_logits, self.logits = model, names_logits, None
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(batch, tokens) to the mean loss."""
-        loss: Tensor = self.model(input_ids=tokens, labels=tokens, use_cache=False).loss
+        output = self.model(input_ids=tokens, labels=tokens, use_cache=False)
+        self.logits = output.logits if self.names_logits else None
+        loss: Tensor = output.loss
         return loss
 
     @property
@@ -74,7 +78,7 @@ def chunks(request: Request) -> list[nn.Module]:
         add_adapters(model, request.inputs.job)
     if request.plan.recompute == Recompute.FULL and request.plan.zero < 2:
         model.gradient_checkpointing_enable()
-    return [Causal(model.train())]
+    return [Causal(model.train(), request.inputs.runtime.activations.keeps_logits)]
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:

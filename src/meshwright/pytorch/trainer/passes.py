@@ -52,14 +52,17 @@ def passes_of(
 def _accumulated(request: Request, model: nn.Module, loss: Loss, during: During) -> Passes:
     """Micro-batches one after the other, gradients added up."""
     size, count = request.plan.micro_batch, request.plan.num_microbatches
-    whole = request.inputs.runtime.sharding.accumulates_whole
+    runtime, logits = request.inputs.runtime, None
+    whole, names = runtime.sharding.accumulates_whole, runtime.activations.keeps_logits
 
     def passes(tokens: Tensor, labels: Tensor) -> None:
+        nonlocal logits
         with _over_split_vocabulary(request.plan):
             for index, (part, targets) in enumerate(zip(tokens.split(size), labels.split(size), strict=True)):
                 with summing(model, last=index == count - 1, whole=whole):
                     with during("forward"), mixed_precision(request):
-                        value = loss(model(part), targets)
+                        logits = model(part) if names else None
+                        value = loss(model(part) if logits is None else logits, targets)
                     with during("backward"):
                         value.backward()
 

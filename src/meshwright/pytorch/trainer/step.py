@@ -97,9 +97,10 @@ def _observed(
     memory, weights = watch.memory, [weight for chunk in chunks for weight in chunk.parameters()]
     memory.relabel(weights, "parameters")
     memory.relabel([list(chunk.buffers()) for chunk in chunks], "buffers")
-    fused = request.inputs.runtime.storage.fused_update
+    storage = request.inputs.runtime.storage
+    fused, foreach = storage.fused_update, not storage.fused_update and storage.update_lists > 0
     weights = [weight for weight in weights if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, fused=fused, foreach=not fused)
+    optimizer = torch.optim.AdamW(weights, fused=fused, foreach=foreach)
     with memory.labelled("batch"):
         plan, length = request.plan, request.inputs.job.sequence_length // request.plan.cp
         shape = plan.micro_batch * plan.num_microbatches, length

@@ -126,6 +126,8 @@ class CrossEntropy(Spec):
     """Alive at the peak, logits included."""
     split_alive_bytes: NonNegative | None = None
     """The same of a loss whose logits tp splits; none: no different."""
+    saves_logits: bool = False
+    """The 2-byte logits are among what is alive, as backward reads them; else they are free by then."""
     unjoined_bytes: NonNegative = 0
     """Freed before the peak, in pieces that the allocator cannot join for what is alive then."""
     forward_bytes: NonNegative
@@ -154,6 +156,8 @@ class ElementwiseKernels(Spec):
     """Per element of the FFN."""
     gated_input_bytes: Literal[1, 2] = 2
     """Kept from forward to backward of each element of gate and up, where SiLU is the gate and nothing clamps them."""
+    gated_gradients_in_place: bool = False
+    """Gradients of gate and up are written over them, of blocks that are no experts."""
     gated_activation_kept: ElementBytes = 0
     """Kept of an unfused one from forward to backward beyond gate, up, the activated gate and the product, per element:
     up again, where something is added to it."""

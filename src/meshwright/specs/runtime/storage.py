@@ -38,13 +38,20 @@ class Storage(Spec):
     gradient_buckets: Literal["none", "views", "copies"]
     """Buckets of DDP, which stand for the whole step in fp32: gradients are views of them (gradient_as_bucket_view), or
     are copied into them."""
+    zeroes_gradients: bool = False
+    """Full weights: gradients are filled with zeros after a step and stay, as before torch 2.0; else they are released
+    (`zero_grad(set_to_none=True)`)."""
     moment_bytes: Literal[1, 2, 4]
     """Of each of Adam's two moments."""
     moment_block: Annotated[int, Field(ge=0, le=2**20)]
     """Elements of a moment that share a 4-byte scale; 0: those of a whole tensor do, or there is none."""
     fused_update: bool
     """One kernel updates a parameter, as AdamW(fused=True) does; else the update goes operator by operator over all
-    that a rank owns (foreach, PyTorch's default), which takes one more moment meanwhile."""
+    that a rank owns (foreach, PyTorch's default), which takes further moments meanwhile."""
+    update_lists: Literal[0, 1, 2] = 1
+    """An update that is not fused: tensors as large as a second moment that it has of every parameter at once: 1, the
+    roots (foreach); 2, a second list beside them, to which epsilon is added (foreach before torch 2.1); 0, none, as
+    weights are updated one after the other (before torch 2.0, and where `fused=False` is given)."""
     sub_group_size: Annotated[int, Field(ge=0, le=2**40)] = 0
     """Half weights, ZeRO 3: parameters that an update takes at once, at most; 0: all that a rank owns."""
     casts_moments: tuple[Literal[1, 2], ...]
@@ -56,6 +63,9 @@ class Storage(Spec):
     quantised_weights: tuple[PrecisionName, ...]
     """Half weights: recipes under which a rank stores the weights of quantised products in quantised form alone, and
     gathers them so. Under others quantised copies stand beside 2-byte weights."""
+    keeps_transposed_weights: bool = True
+    """Weights stored so: transposed copies of them stay, where products need them (`disable_parameter_transpose_cache`
+    off); else every product of the backward pass makes one anew."""
     remainder_weights: tuple[PrecisionName, ...]
     """Half weights: recipes under which the optimizer keeps of an fp32 weight the 2 bytes that the stored one lacks,
     and takes gradients as they are."""
@@ -120,6 +130,9 @@ class Sharding(Spec):
     accumulates_whole: bool = False
     """Full weights without a pipeline, ZeRO 2 and 3: gradients of all micro-batches are added up whole, and reduced
     after the last one alone (no_sync, set_requires_gradient_sync)."""
+    limits_gathers: bool = True
+    """ZeRO 3: the host waits for layers that have worked before it gathers further ones (`limit_all_gathers` of FSDP);
+    else it gathers as far ahead as it issues, and what is gathered is free again once the device has come so far."""
     keeps_ends_gathered: bool
     """ZeRO 3: embedding, final norm and head stay gathered from forward to backward (the root unit of FSDP)."""
     keeps_pipelined_ends_gathered: bool
@@ -210,6 +223,9 @@ class Activations(Spec):
     keeps_packed_projections: bool
     """Where every query head has keys and values of its own, without biases and context parallelism, queries are a view
     of one copy of all three, which stays whole beside the keys and values that attention reads."""
+    keeps_logits: bool = False
+    """The training loop names the 2-byte logits that a micro-batch returns (`logits, loss = model(X, Y)`), so that they
+    stay until those of the next one take their place."""
     weighed_output_bytes: Literal[0, 2, 4]
     """Of an element of the experts' outputs as they are weighed and kept: 4: routing works in fp32 and weighs them in
     it; 2: they are kept as they came; 0: scores act inside of experts."""

@@ -109,15 +109,18 @@ def _by_name(row: Row) -> str:
 
 
 def _by_version(row: Row) -> str:
-    """Of the oldest release that is no older than the version of `software_release`; empty where there is none."""
-    name, said = row["runtime"], row["software_release"].lower().replace(" ", "-")
+    """Of the oldest release that is no older than the version of `software_release`, or the framework of today where
+    all are older; empty where it names no version.
+    """
+    name, said, named = row["runtime"], row["software_release"].lower().replace(" ", "-"), False
     for release in releases(name):
         if numbered := VERSION.search(release):
             prefix, last = release[: numbered.start()], _version(numbered[0])
             ran = VERSION.search(said.partition(prefix)[2] if prefix else said)
             if ran and _version(ran[0])[: len(last)] <= last:
                 return f"{name}@{release}"
-    return ""
+            named |= bool(ran)
+    return name if named else ""
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -147,15 +150,17 @@ def _by_date(row: Row) -> str:
 
 
 def written_at(row: Row) -> tuple[int, tuple[int, int]]:
-    """The month of the software that a row dates; or else the first pull request and the earliest month that its source
-    names. 0 and (0, 0) where it names none.
+    """The month of the software that a row dates in words; or else the first pull request that its source names, and
+    the month of its software, or the earliest that its source names. 0 and (0, 0) where it names none.
     """
     text = "; ".join(row[column] for column in DATES_SOFTWARE)
     software = row["runtime"].partition("@")[0]
     if ran := re.search(rf"\b{re.escape(software)}(?:[@ ][\w.]+)? (?:of |\()(20\d\d-(?:0[1-9]|1[0-2]))", text):
         return 0, month_of(ran[1])
     pulls = [int(one or other) for one, other in PULL_REQUEST.findall(row["source"])]
-    months = [(int(year), int(month or LAST_MONTH)) for year, month in MONTH.findall(row["source"])]
+    ran_in = MONTH.fullmatch(row["software_release"])
+    dates = [ran_in.groups()] if ran_in else MONTH.findall(row["source"])
+    months = [(int(year), int(month or LAST_MONTH)) for year, month in dates]
     return pulls[0] if pulls else 0, min(months, default=NEVER)
 
 

@@ -15,6 +15,7 @@ from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.packed import frozen_bytes
 from meshwright.specs.precision import BF16, FORMATS, FP16, FP32, FP32_BYTES, HALF_BYTES
+from meshwright.specs.quantised_weights import quantised_bytes
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_bytes, format_count, format_gib
 
@@ -156,7 +157,7 @@ def _frozen_bytes(inputs: Inputs) -> float:
     """
     if inputs.packs_weights:
         return frozen_bytes(inputs.model)
-    return inputs.recipe.quantised_bytes(inputs.cluster.accelerator) if inputs.stores_quantised else HALF_BYTES
+    return quantised_bytes(inputs) if inputs.stores_quantised else HALF_BYTES
 
 
 def _states_of_adapters(inputs: Inputs) -> str:
