@@ -1,7 +1,5 @@
 """Inputs: everything that is given, together, as the formulas take it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain

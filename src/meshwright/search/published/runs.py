@@ -1,11 +1,9 @@
 """Published: which kinds of plans a published run has, how large, and which plans were run for the same model."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, reduce
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -96,9 +94,9 @@ class Extent(Spec):
     most_accelerators: int
     """Of any run."""
 
-    def joined(self, other: Extent) -> Extent:
+    def joined(self, other: Self) -> Self:
         """How far those of both go."""
-        return Extent(
+        return type(self)(
             degrees=_larger(self.degrees, other.degrees),
             accelerators=_larger(self.accelerators, other.accelerators),
             most_accelerators=max(self.most_accelerators, other.most_accelerators),

@@ -1,7 +1,5 @@
 """Replaced: a behaviour of a runtime that one question replaced."""
 
-from __future__ import annotations
-
 from meshwright.specs.base import Spec
 
 

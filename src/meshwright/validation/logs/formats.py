@@ -1,7 +1,5 @@
 """Formats: what frameworks print of a step, and reading it from lines."""
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Architecture: the model of a row, from the catalogue, a named structure, or the sizes that the row prints."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
