@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Never, Self, get_args
 
@@ -83,7 +83,11 @@ class Spec(BaseModel):
         return hashlib.sha256(written.encode()).hexdigest()
 
     def __hash__(self) -> int:
-        return hash(self.content_hash)
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return _hash_of([getattr(self, name) for name in type(self).model_fields])
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated like a new one."""
@@ -96,6 +100,13 @@ class Spec(BaseModel):
         stated = dict(zip(cls.model_fields, values, strict=False)) | fields
         written = required | {name: quoted(value) for name, value in stated.items()}
         return f"{cls.__name__}({', '.join(f'{name}={value}' for name, value in written.items())})"
+
+
+def _hash_of(value: Any) -> int:
+    """Equal for equal values; parts that a changed copy shares with its original keep theirs."""
+    if isinstance(value, Mapping):
+        return hash(frozenset((key, _hash_of(each)) for key, each in value.items()))
+    return hash(tuple(map(_hash_of, value)) if isinstance(value, list | tuple) else value)
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
