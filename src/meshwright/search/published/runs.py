@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, reduce
-from typing import NamedTuple, Self
+from functools import cache, cached_property, reduce
+from operator import attrgetter
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -110,6 +111,15 @@ class PublishedPlans(Spec):
     """By generation of accelerators."""
     layouts: tuple[Layout, ...]
     """Of every job those that were measured to be the fastest, and those of which no time is printed."""
+
+    @cached_property
+    def layouts_by_question(self) -> dict[tuple[Any, ...], list[Layout]]:
+        """By all of a question's key but the bits, and by sequence length."""
+        question = attrgetter("model", "family", "accelerator", "accelerators", "sequence_length")
+        known = defaultdict[tuple[Any, ...], list[Layout]](list)
+        for each in self.layouts:
+            known[question(each)].append(each)
+        return dict(known)
 
 
 @cache
