@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from meshwright.cost.shapes import Pipelines, alone
 from meshwright.distinct import gathered, rows_of
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
+from meshwright.properties import cached_property
 from meshwright.specs.inputs import Inputs
 
 
