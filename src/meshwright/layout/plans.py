@@ -186,7 +186,7 @@ def regrouped(tables: Iterable[Plans], size: int) -> Iterator[Plans]:
             yield from full
             pending, rows = [rest], len(rest)
     if pending:
-        yield Plans.join(pending)
+        yield pending[0] if len(pending) == 1 else Plans.join(pending)
 
 
 COLUMNS = tuple(KINDS)

@@ -13,7 +13,7 @@ from meshwright.cost.memory.stage_parameters import Units, parted_embedding, sta
 from meshwright.cost.memory.unit_in_flight import UnitInFlight
 from meshwright.cost.memory.unsharded import stage_chunks
 from meshwright.cost.shapes import Pipelines
-from meshwright.distinct import gathered
+from meshwright.distinct import gathered, gathered_on_demand
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Plans
@@ -73,14 +73,14 @@ class UnitStep:
             in_flight=in_flight,
             stage=stages.stage,
             backwards=np.maximum(rows.num_microbatches * rows.vpp - stages.in_flight_chunks, 0),
-            unsharded=gathered(unsharded, pipelines.of_stage),
+            unsharded=gathered_on_demand(unsharded, pipelines.of_stage),
             inputs=inputs,
         )
 
     def take(self, index: IntColumn) -> UnitStep:
         """The chosen stages."""
-        parts = ("whole", "stored", "in_flight", "unsharded")
-        columns = {name: gathered(getattr(self, name), index) for name in parts}
+        columns = {name: gathered(getattr(self, name), index) for name in ("whole", "stored")}
+        columns |= {name: gathered_on_demand(getattr(self, name), index) for name in ("in_flight", "unsharded")}
         columns |= {name: getattr(self, name)[index] for name in ("stored_once", "stage", "backwards")}
         return replace(self, plans=self.plans.some(index), **columns)
 
