@@ -14,7 +14,7 @@ from meshwright.layout.plan import DEFAULTS, KINDS, Plan
 from meshwright.specs.choices import Recompute
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class Plans:
     """Many plans; each attribute is a column of shape (n,)."""
 

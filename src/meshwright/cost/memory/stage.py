@@ -125,7 +125,7 @@ def _played(play: Callable[[UnitStep], MemoryTimeline], step: UnitStep) -> Memor
     return line
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class StageMemory:
     """What stages hold at the highest moment of their step; shape (r,)."""
 

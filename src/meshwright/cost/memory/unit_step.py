@@ -25,7 +25,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class UnitStep:
     """One step of every stage; columns of shape (r,), sizes in bytes."""
 

@@ -16,7 +16,7 @@ from meshwright.search.fits.bounds import least_in_forward
 from meshwright.specs.inputs import Inputs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ForwardBounds:
     """`least_in_forward` of plans: first as if micro-batches kept nothing, once for plans that are alike in all else;
     then of those that are asked for.
