@@ -100,9 +100,11 @@ class Plans:
 
     def take(self, rows: IntColumn | BoolColumn | slice) -> Plans:
         """The chosen rows, by index, mask or slice."""
-        if isinstance(rows, np.ndarray) and rows.dtype == bool:
-            rows = np.flatnonzero(rows)  # of each column a mask takes fifteen times as long
-        return Plans(**{name: getattr(self, name)[rows] for name in COLUMNS}, chunkings=self.chunkings)
+        if isinstance(rows, slice):
+            return Plans(**{name: getattr(self, name)[rows] for name in COLUMNS}, chunkings=self.chunkings)
+        # Of each column a mask takes fifteen times as long, and an index in brackets three times.
+        index = np.flatnonzero(rows) if rows.dtype == bool else rows
+        return Plans(**{name: getattr(self, name).take(index) for name in COLUMNS}, chunkings=self.chunkings)
 
     def some(self, rows: IntColumn) -> Plans:
         """The same by index, for as long as these plans are at hand: a column is taken when it is first asked for."""

@@ -69,7 +69,7 @@ class UnitStep:
             plans=rows,
             whole=gathered(whole, pipelines.of_stage),
             stored=gathered(stored, pipelines.of_stage),
-            stored_once=parted[1][pipelines.of_stage],
+            stored_once=parted[1].take(pipelines.of_stage),
             in_flight=in_flight,
             stage=stages.stage,
             backwards=np.maximum(rows.num_microbatches * rows.vpp - stages.in_flight_chunks, 0),
@@ -81,7 +81,7 @@ class UnitStep:
         """The chosen stages."""
         columns = {name: gathered(getattr(self, name), index) for name in ("whole", "stored")}
         columns |= {name: gathered_on_demand(getattr(self, name), index) for name in ("in_flight", "unsharded")}
-        columns |= {name: getattr(self, name)[index] for name in ("stored_once", "stage", "backwards")}
+        columns |= {name: getattr(self, name).take(index) for name in ("stored_once", "stage", "backwards")}
         return replace(self, plans=self.plans.some(index), **columns)
 
     @cached_property
