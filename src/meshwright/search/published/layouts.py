@@ -76,8 +76,9 @@ def _layouts_for(inputs: Inputs) -> list[Layout]:
 
 def _by_precision(inputs: Inputs) -> tuple[list[Layout], list[Layout]]:
     """Those of the question's precision that count for it, and those of others that none was measured to beat."""
-    *question, bits = question_key(inputs)
-    alike = published_plans().layouts_by_question.get((*question, inputs.job.sequence_length), [])
+    model, family, accelerator, accelerators, bits = question_key(inputs)
+    question = model, family, accelerator, accelerators, inputs.job.sequence_length
+    alike = published_plans().layouts_by_question.get(question, [])
     as_precise = [each for each in alike if each.bits == bits]
     of_job = [each for each in as_precise if each.global_batch == inputs.job.global_batch]
     unbeaten = [each for each in alike if not each.beaten]
