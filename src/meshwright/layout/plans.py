@@ -103,7 +103,8 @@ class Plans:
         if isinstance(rows, slice):
             return Plans(**{name: getattr(self, name)[rows] for name in COLUMNS}, chunkings=self.chunkings)
         # Of each column a mask takes fifteen times as long, and an index in brackets three times.
-        index = np.flatnonzero(rows) if rows.dtype == bool else rows
+        index = np.asarray(rows)
+        index = np.flatnonzero(index) if index.dtype == bool else index
         return Plans(**{name: getattr(self, name).take(index) for name in COLUMNS}, chunkings=self.chunkings)
 
     def some(self, rows: IntColumn) -> Plans:
