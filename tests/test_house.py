@@ -24,7 +24,7 @@ WAY = (
     *("launch", "answers", "textbook", "validation", "pytorch", "web", "cli"),
 )
 """Each may import from itself and what stands before it; the textbook compares itself with the planner's answers."""
-UTILITIES = {"arguments", "arrays", "distinct", "errors", "properties", "reprs", "text_files", "units", "version"}
+UTILITIES = {"arguments", "arrays", "distinct", "errors", "reprs", "text_files", "units", "version"}
 """May be imported by all, and import only each other."""
 TRAINER = ("pytorch", "trainer")
 """The only room that imports torch; it runs in processes of its own, and no other file imports it."""

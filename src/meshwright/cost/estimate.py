@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, NamedTuple
 
 import numpy as np
@@ -17,7 +18,6 @@ from meshwright.cost.memory.timeline import Moment
 from meshwright.cost.unit import UnitTime
 from meshwright.distinct import combined, spread
 from meshwright.layout.plan import Plan
-from meshwright.properties import cached_property
 from meshwright.reprs import lines_of
 from meshwright.units import format_gib, format_seconds
 

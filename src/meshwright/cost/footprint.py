@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -20,7 +21,6 @@ from meshwright.distinct import distinct_rows, gathered
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
-from meshwright.properties import cached_property
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.routing import expert_spread
 

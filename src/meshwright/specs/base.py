@@ -4,12 +4,12 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any, ClassVar, Never, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from meshwright.errors import LONGEST, Fault, InvalidInput, InvalidSpec, UnknownName, quoted
-from meshwright.properties import cached_property
 from meshwright.reprs import MOST_LINES, call_of
 
 _WORDS = {
@@ -36,12 +36,7 @@ class Spec(BaseModel):
     """A frozen value object; wrong values raise `InvalidSpec` with every fault and its path."""
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        protected_namespaces=(),
-        ser_json_inf_nan="constants",
-        defer_build=True,
-        ignored_types=(cached_property,),
+        frozen=True, extra="forbid", protected_namespaces=(), ser_json_inf_nan="constants", defer_build=True
     )
     called: ClassVar[str] = ""
     """What errors call it; empty: its class."""

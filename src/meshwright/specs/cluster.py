@@ -1,12 +1,12 @@
 """Cluster: accelerators and the levels of links between them."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
 from meshwright.errors import Fault, InvalidSpec
-from meshwright.properties import cached_property
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.base import Spec
 from meshwright.specs.kernels import CollectiveLibrary, Kernels

@@ -1,13 +1,13 @@
 """Inputs: everything that is given, together, as the formulas take it."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Self
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from meshwright.errors import Fault, InvalidSpec
-from meshwright.properties import cached_property
 from meshwright.specs.adapters import Adapter, adapter_faults, layer_adapters
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster

@@ -1,12 +1,12 @@
 """Kernels: the fitted constants of one accelerator's matrix products, attention, copies and collectives."""
 
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from meshwright.errors import Fault, InvalidSpec, quoted
-from meshwright.properties import cached_property
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.base import Spec
 from meshwright.specs.collectives import CollectiveConstants, MeasuredCollectives

@@ -1,10 +1,10 @@
 """Model: a transformer's architecture, as layer kinds and the order in which they stand."""
 
+from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from meshwright.properties import cached_property
 from meshwright.specs.base import Spec
 
 MAX_LAYERS = 2_000

@@ -1,12 +1,11 @@
 """Precision: a recipe of number formats: what products run in, what quantising costs, what is kept beside."""
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from meshwright.errors import Fault, InvalidSpec
-from meshwright.properties import cached_property
 from meshwright.specs import catalog
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.base import Spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,6 @@ from meshwright.cost.shapes import Pipelines, alone
 from meshwright.distinct import gathered_on_demand, rows_of
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
-from meshwright.properties import cached_property
 from meshwright.specs.inputs import Inputs
 
 

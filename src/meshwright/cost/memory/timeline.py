@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, filled, some, total
 from meshwright.distinct import spread
-from meshwright.properties import cached_property
 from meshwright.units import GIB
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, some
 from meshwright.cost.memory.states import States
 from meshwright.cost.memory.unit_step import UnitStep
-from meshwright.properties import cached_property
 from meshwright.specs.packed import BYTES_OF_SCALES
 from meshwright.specs.precision import HALF_BYTES
 

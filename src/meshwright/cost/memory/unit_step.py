@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -18,7 +19,6 @@ from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
-from meshwright.properties import cached_property
 from meshwright.schedules.gathered import AHEAD, UnshardedChunks
 from meshwright.schedules.records import splits_backward
 from meshwright.specs.inputs import Inputs

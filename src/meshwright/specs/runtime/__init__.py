@@ -1,7 +1,7 @@
 """Runtime: how one training framework behaves, as data: what it keeps, sends, overlaps and refuses."""
 
 from collections.abc import Collection, Iterator
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 from typing import Any, ClassVar, Self
 
@@ -9,7 +9,6 @@ from pydantic import model_validator
 
 from meshwright.arguments import checked
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName, any_of, quoted
-from meshwright.properties import cached_property
 from meshwright.specs import catalog
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.base import Spec
