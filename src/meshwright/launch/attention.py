@@ -1,5 +1,7 @@
 """Attention: which implementations transformers has for a model, and whether a launch runs the one that is priced."""
 
+from __future__ import annotations
+
 import tomllib
 from functools import cache
 from importlib import resources

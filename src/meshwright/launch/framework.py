@@ -4,6 +4,8 @@ A folder of `launch/frameworks/` has `settings.toml`, read here, and `fields.tom
 `table`. Files write what the two say, `settings.launch_settings` tells of it what has a name.
 """
 
+from __future__ import annotations
+
 import shlex
 import tomllib
 from functools import cache

@@ -4,6 +4,8 @@ The `fields.toml` of a folder of `launch/frameworks/` is read forwards by `spell
 `spelling.understand`. With it goes what is set beside the fields, see `framework`.
 """
 
+from __future__ import annotations
+
 import tomllib
 from collections.abc import Mapping
 from functools import cache

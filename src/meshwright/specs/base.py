@@ -1,5 +1,7 @@
 """The base of everything that is given: frozen, keyword-only, validated, with all faults told at once."""
 
+from __future__ import annotations
+
 import difflib
 import hashlib
 import json

@@ -1,5 +1,7 @@
 """Cluster: accelerators and the levels of links between them."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Literal, Self

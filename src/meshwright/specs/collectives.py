@@ -1,5 +1,7 @@
 """Collectives: what was measured of one operation inside one scale-up domain."""
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated, Self

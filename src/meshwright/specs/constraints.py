@@ -1,5 +1,7 @@
 """Constraints: which values the axes of a plan may take, where a question says so."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Self
 

@@ -1,5 +1,7 @@
 """Fitted: the few constants that rest on whole training runs, in one file of the catalogue."""
 
+from __future__ import annotations
+
 from functools import cache
 from typing import Annotated
 

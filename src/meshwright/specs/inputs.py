@@ -1,5 +1,7 @@
 """Inputs: everything that is given, together, as the formulas take it."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import chain

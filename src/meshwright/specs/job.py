@@ -1,5 +1,7 @@
 """Job: what is to be trained, apart from the model and the cluster."""
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator

@@ -1,5 +1,7 @@
 """Kernels: the fitted constants of one accelerator's matrix products, attention, copies and collectives."""
 
+from __future__ import annotations
+
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal, Self

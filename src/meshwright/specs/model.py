@@ -1,5 +1,7 @@
 """Model: a transformer's architecture, as layer kinds and the order in which they stand."""
 
+from __future__ import annotations
+
 from functools import cached_property
 from typing import Annotated, Literal, Self
 

@@ -1,5 +1,7 @@
 """Precision: a recipe of number formats: what products run in, what quantising costs, what is kept beside."""
 
+from __future__ import annotations
+
 from functools import cache, cached_property
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 

@@ -4,6 +4,8 @@ catalog/residuals.json has, by quantity, ln(measured / predicted) of like runs o
 have in common varies, over the spread of the runs of one group; `make fit` writes it.
 """
 
+from __future__ import annotations
+
 from functools import cache, cached_property
 from typing import Annotated, Literal, NamedTuple
 

@@ -1,5 +1,7 @@
 """Routing: how tokens reach experts, and how unequally these share them in training, from what was measured."""
 
+from __future__ import annotations
+
 from functools import cache
 from math import sqrt
 from statistics import fmean, stdev

@@ -1,5 +1,7 @@
 """Behaviours: what a launch file switches on or off of how its framework runs."""
 
+from __future__ import annotations
+
 import tomllib
 from dataclasses import replace
 from functools import cache

@@ -1,5 +1,7 @@
 """Published: which kinds of plans a published run has, how large, and which plans were run for the same model."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property, reduce
@@ -94,9 +96,9 @@ class Extent(Spec):
     most_accelerators: int
     """Of any run."""
 
-    def joined(self, other: Self) -> Self:
+    def joined(self, other: Extent) -> Extent:
         """How far those of both go."""
-        return type(self)(
+        return Extent(
             degrees=_larger(self.degrees, other.degrees),
             accelerators=_larger(self.accelerators, other.accelerators),
             most_accelerators=max(self.most_accelerators, other.most_accelerators),

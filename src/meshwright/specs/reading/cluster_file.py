@@ -1,5 +1,7 @@
 """The cluster file: what it may say, and the Cluster that it describes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 

@@ -21,6 +21,8 @@ A TOML file with the fields of `Model`, its layer kinds by name, and the order i
 `value_head_dim` is `head_dim`. Sizes are counts, `window` is in tokens.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self

@@ -1,5 +1,7 @@
 """Runtime: how one training framework behaves, as data: what it keeps, sends, overlaps and refuses."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator
 from functools import cache, cached_property
 from itertools import chain

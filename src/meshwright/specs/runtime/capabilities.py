@@ -1,5 +1,7 @@
 """Sections [plans], [checks] and [[rules]]: which models, recipes and plans a runtime has, and which it refuses."""
 
+from __future__ import annotations
+
 from typing import Annotated, Literal
 
 from pydantic import Field

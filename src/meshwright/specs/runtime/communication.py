@@ -1,5 +1,7 @@
 """Sections [communication], [pipeline] and [overlap]: what a runtime sends, in which form, and what hides it."""
 
+from __future__ import annotations
+
 from typing import Annotated, Literal
 
 from pydantic import Field

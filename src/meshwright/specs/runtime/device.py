@@ -1,5 +1,7 @@
 """Sections [kernels], [host] and [memory], and the kernels by name: what runs on a device, and what it needs there."""
 
+from __future__ import annotations
+
 from typing import Annotated, Literal
 
 from pydantic import Field

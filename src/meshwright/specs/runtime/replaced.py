@@ -1,5 +1,7 @@
 """Replaced: a behaviour of a runtime that one question replaced."""
 
+from __future__ import annotations
+
 from meshwright.specs.base import Spec
 
 

@@ -1,5 +1,7 @@
 """Sections [storage], [sharding], [activations] and [loss_scaling]: what a rank holds, and in which form."""
 
+from __future__ import annotations
+
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,5 +1,7 @@
 """Formats: what frameworks print of a step, and reading it from lines."""
 
+from __future__ import annotations
+
 import math
 import re
 import tomllib

@@ -1,5 +1,7 @@
 """Architecture: the model of a row, from the catalogue, a named structure, or the sizes that the row prints."""
 
+from __future__ import annotations
+
 from functools import cache
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Meanings: what the words of a row say of its settings, and what its framework does where the row is silent."""
 
+from __future__ import annotations
+
 import re
 from functools import cache
 

@@ -1,5 +1,7 @@
 """Released: the framework and the release of a row that names them in words alone, in columns for people."""
 
+from __future__ import annotations
+
 import re
 from functools import cache
 

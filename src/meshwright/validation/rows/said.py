@@ -1,5 +1,7 @@
 """Said: what a row says in words alone of its precision, of the layers that it recomputes and of what it shards."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """Settings: what frameworks and their configurations do otherwise than the catalogue's runtimes and releases."""
 
+from __future__ import annotations
+
 import tomllib
 from collections.abc import Sequence
 from functools import cache

@@ -1,5 +1,7 @@
 """Workloads: the plans that the performance scripts of Megatron-Bridge keep as constants beside its recipes."""
 
+from __future__ import annotations
+
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Demands: what a framework demands of the settings of a launch file beside one another, as data."""
 
+from __future__ import annotations
+
 import re
 import tomllib
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Known fields: whether a configuration has only those that its framework takes, and refuses any other."""
 
+from __future__ import annotations
+
 import difflib
 import tomllib
 from collections.abc import Iterator

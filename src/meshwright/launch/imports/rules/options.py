@@ -1,5 +1,7 @@
 """Options: whether the parser of the script that a launch file starts takes what the file gives it."""
 
+from __future__ import annotations
+
 import difflib
 import re
 import tomllib

@@ -1,5 +1,7 @@
 """Attention: the kernel that a file of fine-tuning names, or that its program takes where it names none."""
 
+from __future__ import annotations
+
 import tomllib
 from dataclasses import replace
 from functools import cache

@@ -1,5 +1,7 @@
 """Precision: what a recipe of Megatron-Bridge computes in, by the preset that it names and what it changes of it."""
 
+from __future__ import annotations
+
 import tomllib
 from functools import cache
 from importlib import resources

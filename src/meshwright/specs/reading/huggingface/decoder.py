@@ -1,5 +1,7 @@
 """What every family shares: the keys of its config.json and the shape of one layer."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 

@@ -1,5 +1,7 @@
 """What some families share: biases, heads that the class decides, sliding windows, routed experts."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 

@@ -1,5 +1,7 @@
 """DeepSeek-V2 and -V3: latent attention, dense layers first, shared experts; Kimi-K2 has the same shape."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator

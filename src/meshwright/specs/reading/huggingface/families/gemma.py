@@ -1,5 +1,7 @@
 """Gemma 2 and 3: four norms per layer, tied embeddings, windows in most layers."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 from pydantic import Field

@@ -1,5 +1,7 @@
 """Decoders with LayerNorm and two-matrix blocks: GPT-2, GPT-NeoX, Falcon."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal

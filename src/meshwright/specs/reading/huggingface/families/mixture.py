@@ -1,5 +1,7 @@
 """Mixtures of experts in every layer: Mixtral, MiniMax-M2, gpt-oss."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from pydantic import Field, field_validator

@@ -1,5 +1,7 @@
 """The Qwen families: dense and mixture of experts, Qwen2 to Qwen3."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
