@@ -138,6 +138,31 @@ def gathered(answer: Answer, index: IntColumn) -> Answer:
     return _alike(answer, parts)
 
 
+def gathered_on_demand(answer: Answer, index: IntColumn) -> Answer:
+    """The same of a tuple whose columns are read by name, for as long as it is at hand: one is taken when it is first
+    asked for.
+
+    >>> values = DistinctValues(np.array([5, 7]), first=np.array([0, 1]), ranks=np.array([0, 1]))
+    >>> gathered_on_demand(values, np.array([1, 1, 0])).values.tolist()
+    [7, 7, 5]
+    """
+    if isinstance(answer, _Chosen):
+        answer, index = answer._whole, answer._rows.take(index)
+    return _Chosen(answer, index)  # type: ignore[return-value]
+
+
+class _Chosen:
+    """Rows of the columns of a tuple."""
+
+    def __init__(self, whole: Any, rows: IntColumn) -> None:
+        self._whole, self._rows = whole, rows
+
+    def __getattr__(self, name: str) -> Any:
+        column = spread(getattr(self._whole, name), self._rows)
+        setattr(self, name, column)
+        return column
+
+
 def rows_of(amounts: Floats, index: IntColumn) -> Floats:
     """The chosen rows of a column of amounts; one 0 for all where it has no others."""
     return spread(amounts, index) if some(amounts) else 0.0

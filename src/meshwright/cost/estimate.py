@@ -113,7 +113,7 @@ class Estimate:
         return next(stage.memory for stage in self.stages if stage.stage == self.worst_stage)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Estimates(Footprints):
     """What many plans cost; columns of shape (n,) per plan and (r,) per stage."""
 

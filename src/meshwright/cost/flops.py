@@ -44,14 +44,14 @@ def model_flops_per_step(inputs: Inputs, tokens: Ints | None = None) -> Floats:
     return products + scores * tokens / job.attended_length
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _passed_in_all(model: Model) -> int:
     """Matrix parameters that a token passes through, the head's among them, without multi-token prediction."""
     head = model.vocab_size * model.hidden_size if model.tied_embeddings else 0
     return head + sum(count * _passed(weight) for count, weight in model_weights(model) if weight.part not in LOOKED_UP)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _predicted(model: Model) -> int:
     """Matrix parameters that a token passes through in one layer of multi-token prediction, the head's among them."""
     weights = (*layer_weights(model, model.layer_kinds[model.layer_pattern[-1]]), *mtp_weights(model))

@@ -25,7 +25,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.routing import expert_spread
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Footprints:
     """What many plans hold; columns of shape (n,) per plan and (r,) per stage."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from meshwright.launch.architecture import attention_fields
@@ -47,18 +48,19 @@ def spelled_settings(settings: Mapping[str, str | bool]) -> str:
     return apart.join(spelled_setting(key, value) for key, value in settings.items())
 
 
-def launch_settings(plan: Plan, inputs: Inputs) -> list[LaunchSetting]:
+@lru_cache(maxsize=64)
+def launch_settings(plan: Plan, inputs: Inputs) -> tuple[LaunchSetting, ...]:
     """What a launch of the plan must set, in the order of the file that the runtime names; none without one."""
     launch = inputs.runtime.launch
     if not launch:
-        return []
+        return ()
     file, facts, table = launch_file(launch), facts_of(plan, inputs), _table_of(launch)
     fields = fields_beside_the_model(plan, inputs) | attention_fields(inputs.model)
     spelled = spelled_fields(fields, facts, table) if table else {}
     written = with_settings(spelled, file.settings, fields, facts)
     asked = (each for each in file.settings if each.name and each.asks(facts))
     told = (each for each in asked if not each.tells or written.keys() & {*each.tells})
-    return [_filled(each, facts, written, table) for each in told]
+    return tuple(_filled(each, facts, written, table) for each in told)
 
 
 def can_say(launch: str, field: str, value: Value) -> bool:

@@ -17,7 +17,7 @@ from meshwright.schedules.records import v_shaped
 from meshwright.specs.inputs import Inputs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Stages:
     """Pipeline stages of many plans; all columns have one row per stage, those of one plan stand together."""
 

@@ -203,16 +203,17 @@ def _walk(ranks: Sequence[Sequence[Action]], chunks: int, resharded: bool) -> _W
     # One column for each action, t; ranks with fewer of them are filled up with -1: (ranks, t).
     longest = max(map(len, ranks))
     worked = np.array([[action.chunk for action in actions] + [-1] * (longest - len(actions)) for actions in ranks])
-    kinds = [[action.kind for action in actions] + [""] * (longest - len(actions)) for actions in ranks]
-    forward = (np.array(kinds) == "forward")[:, :, None]
+    kinds = [[action.kind == "forward" for action in actions] + [False] * (longest - len(actions)) for actions in ranks]
+    forward = np.array(kinds)[:, :, None]
     # Which chunk each action works on: own (ranks, t, chunks).
     times, own = np.arange(worked.shape[1])[:, None], worked[:, :, None] == np.arange(chunks)
     never = len(times)
     # The next action of each chunk from each moment on, t where there is none: (ranks, t, chunks).
     coming = np.minimum.accumulate(np.where(own, times, never)[:, ::-1], axis=1)[:, ::-1]
-    # Chunks that work sooner than each one; a chunk among the first three of them is unsharded ahead of its work.
-    sooner = (coming[:, :, None, :] < coming[:, :, :, None]).sum(axis=3)
-    window = (sooner < AHEAD) & (coming < never)
+    window = coming < never
+    if chunks > AHEAD:
+        # Chunks that work sooner than each one; one among the first three of them is unsharded ahead of its work.
+        window &= (coming[:, :, None, :] < coming[:, :, :, None]).sum(axis=3) < AHEAD
     # The action of each chunk before this one, -1 where there is none: (ranks, t, chunks).
     last = np.maximum.accumulate(np.where(own, times, -1), axis=1)
     last = np.concatenate([np.full_like(last[:, :1], -1), last[:, :-1]], axis=1)

@@ -85,7 +85,11 @@ class Spec(BaseModel):
         return hashlib.sha256(written.encode()).hexdigest()
 
     def __hash__(self) -> int:
-        return hash(self.content_hash)
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(map(_hash_of, map(self.__dict__.__getitem__, type(self).__pydantic_fields__))))
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated like a new one."""
@@ -98,6 +102,14 @@ class Spec(BaseModel):
         stated = dict(zip(cls.model_fields, values, strict=False)) | fields
         written = required | {name: quoted(value) for name, value in stated.items()}
         return f"{cls.__name__}({', '.join(f'{name}={value}' for name, value in written.items())})"
+
+
+def _hash_of(value: Any) -> int:
+    """Of a table, and of a list with one, its length: those of the same length are told apart when compared."""
+    try:
+        return hash(value)
+    except TypeError:
+        return len(value)
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -129,11 +128,18 @@ def position_of(runtime: Runtime, switch: str) -> str:
     >>> position_of(read_runtime("torchtitan"), "compiled")
     'true'
     """
-    for position, values in runtime.switches.get(switch, {}).items():
-        with suppress(InvalidSpec):
-            if with_behaviours(runtime, _changes(values)).replace(replaced=runtime.replaced) == runtime:
-                return position
-    return ""
+    known = runtime.switches.get(switch, {})
+    there = (position for position, values in known.items() if all(_is_at(runtime, each) for each in _changes(values)))
+    return next(there, "")
+
+
+def _is_at(runtime: Runtime, change: str) -> bool:
+    """Whether a change leaves the runtime as it is."""
+    key, _, text = change.partition("=")
+    path = _path(key, runtime)
+    usual = _table_of(path, runtime.model_dump(include={path[0]})).get(path[-1])
+    value = _value(key, text, change)
+    return bool(usual == (tuple(value) if isinstance(value, list) else value))
 
 
 def switch_at(runtime: Runtime, key: str, value: str) -> str:

@@ -21,8 +21,13 @@ def _moves(bandwidth: float) -> float:
     return bandwidth
 
 
+def _rounded_up(size: float) -> int:
+    """`math.ceil`, whose signature pydantic would read from its text."""
+    return math.ceil(size)
+
+
 Bytes = Annotated[
-    float, Field(gt=0, le=MOST, allow_inf_nan=False), BeforeValidator(parse_bytes), AfterValidator(math.ceil)
+    float, Field(gt=0, le=MOST, allow_inf_nan=False), BeforeValidator(parse_bytes), AfterValidator(_rounded_up)
 ]
 """A size in whole bytes, above zero; 79.1GiB is rounded up."""
 Bandwidth = Annotated[

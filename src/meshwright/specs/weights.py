@@ -43,7 +43,7 @@ class Weight(NamedTuple):
     """Tensor parallelism divides the first dimension; else another one."""
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def layer_weights(model: Model, kind: LayerKind, fused_projections: bool = False) -> tuple[Weight, ...]:
     """The weights of one layer of a kind; fused: queries, keys and values have one weight. A pricing asks six times."""
     return (
@@ -53,7 +53,7 @@ def layer_weights(model: Model, kind: LayerKind, fused_projections: bool = False
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def embedding_weights(model: Model) -> tuple[Weight, ...]:
     """The weights in front of the first layer."""
     hidden, rows = model.hidden_size, model.vocab_size
@@ -63,7 +63,7 @@ def embedding_weights(model: Model) -> tuple[Weight, ...]:
     return tuple(weights)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def head_weights(model: Model) -> tuple[Weight, ...]:
     """The weights behind the last layer; a tied head adds none of its own."""
     weights, rows = [_norms("final norm", model, 1)], model.vocab_size
@@ -103,7 +103,7 @@ def parameters_by_part(model: Model) -> dict[str, int]:
     return parts
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def parameter_count(model: Model) -> int:
     """All parameters; a tied head counts once."""
     return sum(count * weight.elements for count, weight in model_weights(model))

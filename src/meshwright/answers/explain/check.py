@@ -105,7 +105,7 @@ def check_of(plan: Plan, inputs: Inputs, file_rules: Sequence[FileRule] | None =
     )
     rules = (*rules, *of_the_file)
     legal = all(rule.kept for rule in rules)
-    launch = () if broken else tuple(launch_settings(plan, inputs))
+    launch = () if broken else launch_settings(plan, inputs)
     estimate = None if broken else estimate_each([plan], inputs)[0]
     unaligned = unaligned_sizes(estimate, inputs) if estimate else ()
     refused = None if broken or file_rules is not None else unlaunched(plan, inputs)

@@ -15,7 +15,7 @@ from meshwright.cost.memory.unit_states import WorkedChunks, pooled_bytes, store
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.runs import Runs
 from meshwright.cost.shapes import Pipelines, alone
-from meshwright.distinct import gathered
+from meshwright.distinct import gathered_on_demand
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.schedules.gathered import UnshardedChunks
@@ -53,7 +53,7 @@ def forward_memory(
     in_flight = UnitInFlight(*[nothing] * len(UnitInFlight._fields))
     if runs is not None:
         each = unit_in_flight_bytes(runs, ShapeMemory.of(alone(runs.shapes.plans), inputs), inputs)
-        in_flight = gathered(each, runs.of_stage)
+        in_flight = gathered_on_demand(each, runs.of_stage)
     no_others = UnshardedChunks(*np.zeros((len(UnshardedChunks._fields), len(pipelines.stages.plan)), dtype=np.int64))
     step = UnitStep.of(stages, pipelines, plans, in_flight, inputs, no_others)
     stored, most = stored_states(step), nothing.copy()

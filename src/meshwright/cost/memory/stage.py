@@ -24,7 +24,7 @@ from meshwright.cost.memory.unit_states import pooled_bytes, stored_states
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.runs import Runs
 from meshwright.cost.shapes import Pipelines, alone
-from meshwright.distinct import gathered, rows_of
+from meshwright.distinct import gathered_on_demand, rows_of
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
@@ -89,7 +89,7 @@ def stage_steps(
             needed=needed,
             weights=weights,
         )
-    in_step = gathered(unit_in_flight_bytes(runs, needed, inputs), runs.of_stage)
+    in_step = gathered_on_demand(unit_in_flight_bytes(runs, needed, inputs), runs.of_stage)
     units = UnitStep.of(stages, pipelines, plans, in_step, inputs)
     return StageSteps(
         stored=stored_states(units),
@@ -125,7 +125,7 @@ def _played(play: Callable[[UnitStep], MemoryTimeline], step: UnitStep) -> Memor
     return line
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class StageMemory:
     """What stages hold at the highest moment of their step; shape (r,)."""
 

@@ -96,7 +96,7 @@ def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> Uni
     """
     stages, pipelines, shapes = runs.stages, runs.pipelines, runs.shapes
     # Sizes are priced once per shape of a micro-batch, (k,), and taken per stage by `shape`, (r,).
-    sizes, shape = needed.plans, shapes.of_plan[stages.plan]
+    sizes, shape = needed.plans, shapes.of_plan.take(stages.plan)
     in_flight, ends = in_flight_bytes(runs, needed, inputs), needed.head
     end, activations = gathered(ends, shape), in_flight.activations
     head = stages.head * end.saved
@@ -108,7 +108,7 @@ def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> Uni
         saved, table = memory.saved - memory.tables, spread(table_bytes(sizes, inputs, layer_kind), shape)
         standing = standing + layers * table
         layer, further = np.maximum(layer, (layers > 0) * saved), further + stages.further_layers[:, kind] * saved
-        of_chunk = layers / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
+        of_chunk = layers / pipelines.plans.vpp.take(pipelines.stages.plan).take(pipelines.of_stage)
         chunk = chunk + of_chunk * saved
         if splits:
             gradients = spread(output_gradient_bytes(sizes, inputs, layer_kind), shape)
@@ -134,7 +134,7 @@ def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> Uni
         output=stages.head * end.output,
         second_logits=several * (end.working + second_others_logits),
         residual=residual,
-        received=1.0 * stages.receives * runs.plans.num_microbatches[stages.plan] * residual,
+        received=1.0 * stages.receives * runs.plans.num_microbatches.take(stages.plan) * residual,
         standing=standing,
         logits_waiting=stages.head * waiting,
         loss_working=stages.head * (end.working - end.waiting),

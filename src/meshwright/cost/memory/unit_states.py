@@ -112,7 +112,7 @@ def reduced_unit(
     return sent * whole + np.maximum(gradient_bytes * whole, put_out)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WorkedChunks:
     """Gradients and weights after some backward passes of chunks, bytes, shape (r,).
 

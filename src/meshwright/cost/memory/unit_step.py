@@ -14,7 +14,7 @@ from meshwright.cost.memory.stage_parameters import Units, parted_embedding, sta
 from meshwright.cost.memory.unit_in_flight import UnitInFlight
 from meshwright.cost.memory.unsharded import stage_chunks
 from meshwright.cost.shapes import Pipelines
-from meshwright.distinct import gathered
+from meshwright.distinct import gathered, gathered_on_demand
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Plans
@@ -25,7 +25,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class UnitStep:
     """One step of every stage; columns of shape (r,), sizes in bytes."""
 
@@ -69,19 +69,19 @@ class UnitStep:
             plans=rows,
             whole=gathered(whole, pipelines.of_stage),
             stored=gathered(stored, pipelines.of_stage),
-            stored_once=parted[1][pipelines.of_stage],
+            stored_once=parted[1].take(pipelines.of_stage),
             in_flight=in_flight,
             stage=stages.stage,
             backwards=np.maximum(rows.num_microbatches * rows.vpp - stages.in_flight_chunks, 0),
-            unsharded=gathered(unsharded, pipelines.of_stage),
+            unsharded=gathered_on_demand(unsharded, pipelines.of_stage),
             inputs=inputs,
         )
 
     def take(self, index: IntColumn) -> UnitStep:
         """The chosen stages."""
-        parts = ("whole", "stored", "in_flight", "unsharded")
-        columns = {name: gathered(getattr(self, name), index) for name in parts}
-        columns |= {name: getattr(self, name)[index] for name in ("stored_once", "stage", "backwards")}
+        columns = {name: gathered(getattr(self, name), index) for name in ("whole", "stored")}
+        columns |= {name: gathered_on_demand(getattr(self, name), index) for name in ("in_flight", "unsharded")}
+        columns |= {name: getattr(self, name).take(index) for name in ("stored_once", "stage", "backwards")}
         return replace(self, plans=self.plans.some(index), **columns)
 
     @cached_property

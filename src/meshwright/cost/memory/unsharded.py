@@ -26,7 +26,9 @@ def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks[IntColumn]:
     # Pipelines with several chunks that reshard them, or put them together when they work; all others share the answer
     # of one chunk.
     several = (plans.vpp > 1) & (resharded | alone)
-    distinct, index = distinct_rows(*(np.where(several, column, 1)[stages.plan] for column in columns), stages.stage)
+    distinct, index = distinct_rows(
+        *(np.where(several, column, 1).take(stages.plan) for column in columns), stages.stage
+    )
     rows = []
     for again, one, schedule, pp, count, vpp, group, rank in (map(int, row) for row in zip(*distinct, strict=True)):
         pipeline = PipelineShape(stages=pp, micro_batches=count, chunks=vpp, microbatch_group=group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from meshwright.layout.legality.rule import Rule
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.runtime import Runtime
 
 _TOPICS = (mesh, tensor, context, pipeline, named_layers, schedules, experts, sharding, recompute)
 RULES = {rule.name: rule for topic in _TOPICS for rule in vars(topic).values() if isinstance(rule, Rule)}
@@ -49,20 +51,25 @@ class Legality(NamedTuple):
         return legal
 
 
-def rules_of(inputs: Inputs) -> list[Rule]:
+def rules_of(inputs: Inputs) -> tuple[Rule, ...]:
     """The rules that plans are held against: those of all runtimes, and those that the runtime's file lists.
 
     Raises `InvalidSpec` where the file lists what is no such rule, or gives a parameter that it does not have.
     """
-    faults = list(_misnamed(inputs))
+    return _rules_of(inputs.runtime)
+
+
+@lru_cache(maxsize=512)
+def _rules_of(runtime: Runtime) -> tuple[Rule, ...]:
+    faults = list(_misnamed(runtime))
     if faults:
-        raise InvalidSpec(f"runtime {quoted(inputs.runtime.id)}", faults)
-    listed = ((RULES[each.name], each.parameters) for each in inputs.runtime.rules)
-    return [*ALWAYS, *(replace(rule, parameters=given) if given else rule for rule, given in listed)]
+        raise InvalidSpec(f"runtime {quoted(runtime.id)}", faults)
+    listed = ((RULES[each.name], each.parameters) for each in runtime.rules)
+    return (*ALWAYS, *(replace(rule, parameters=given) if given else rule for rule, given in listed))
 
 
-def _misnamed(inputs: Inputs) -> Iterator[Fault]:
-    for index, each in enumerate(inputs.runtime.rules):
+def _misnamed(runtime: Runtime) -> Iterator[Fault]:
+    for index, each in enumerate(runtime.rules):
         where = f"runtime.rules[{index}]"
         if each.name in _ALWAYS:
             yield Fault(f"{where}.name", f"{quoted(each.name)} holds for every runtime; say under checks who checks it")
@@ -72,7 +79,7 @@ def _misnamed(inputs: Inputs) -> Iterator[Fault]:
         elif unknown := [name for name in each.parameters if name not in RULES[each.name].known_parameters]:
             parameters = ", ".join(sorted(RULES[each.name].known_parameters)) or "none"
             yield Fault(f"{where}.parameters", f"{quoted(min(unknown))} is no parameter; known: {parameters}")
-    for name in inputs.runtime.checks:
+    for name in runtime.checks:
         if name not in _ALWAYS:
             what = f"{quoted(name)} is no rule that holds for every runtime; known: {', '.join(sorted(_ALWAYS))}"
             yield Fault(f"runtime.checks.{name}", what)

@@ -56,7 +56,7 @@ def least_memory(pipelines: Pipelines, inputs: Inputs, accepted: Verdict = Verdi
     grows = (~routed & known) | _grows(pipelines.plans, inputs, accepted)
     unfit = grows & _surely_unfit(allocated, communicators, inputs, accepted)
     device = (1 + memory.fragmentation) * fullest + memory.context_bytes + communicators
-    return LeastMemory(device[pipelines.of_plan], unfit[pipelines.of_plan])
+    return LeastMemory(device.take(pipelines.of_plan), unfit.take(pipelines.of_plan))
 
 
 def least_in_forward(
@@ -81,15 +81,15 @@ def least_in_forward(
     runs = Runs.of(plans, stages, pipelines, micro_batch_shapes(plans, inputs, pipelines)) if keeps else None
     held = forward_memory(stages, pipelines, runs, plans, inputs)
     memory, reserved = inputs.runtime.memory, stages.largest(held.reserved(inputs))
-    communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.of_plan]
+    communicators = column(communicator_bytes(pipelines.plans, inputs)).take(pipelines.of_plan)
     allocated = held.allocated
     if keeps or not inputs.runtime.entropy.unjoined_bytes:
-        beside = (reserved[stages.plan] - held.pools) / (1 + memory.fragmentation) - held.unused
+        beside = (reserved.take(stages.plan) - held.pools) / (1 + memory.fragmentation) - held.unused
         allocated = np.maximum(allocated, beside)
-    most = (most_unequal(pipelines.plans, inputs) - 1)[pipelines.of_plan]
-    routing = most[stages.plan] * (2 + memory.fragmentation) * (allocated - held.states)
-    fits = ~_surely_unfit(allocated, communicators[stages.plan], inputs, accepted, routing)
-    unfit = _grows(pipelines.plans, inputs, accepted)[pipelines.of_plan] & (stages.largest(1.0 * fits) == 0)
+    most = (most_unequal(pipelines.plans, inputs) - 1).take(pipelines.of_plan)
+    routing = most.take(stages.plan) * (2 + memory.fragmentation) * (allocated - held.states)
+    fits = ~_surely_unfit(allocated, communicators.take(stages.plan), inputs, accepted, routing)
+    unfit = _grows(pipelines.plans, inputs, accepted).take(pipelines.of_plan) & (stages.largest(1.0 * fits) == 0)
     return LeastMemory(reserved + memory.context_bytes + communicators, unfit)
 
 
@@ -101,8 +101,8 @@ def unfit_stages(plans: Plans, stages: Stages, inputs: Inputs, accepted: Verdict
     """
     allocated = _states(Weights.of(plans, alone(plans), stages), inputs) + inputs.runtime.memory.workspace_bytes
     communicators = column(communicator_bytes(plans, inputs))
-    grows = _grows(plans, inputs, accepted)[stages.plan]
-    return grows & _surely_unfit(allocated, communicators[stages.plan], inputs, accepted)
+    grows = _grows(plans, inputs, accepted).take(stages.plan)
+    return grows & _surely_unfit(allocated, communicators.take(stages.plan), inputs, accepted)
 
 
 def _surely_unfit(
@@ -124,13 +124,13 @@ def _states(weights: Weights, inputs: Inputs) -> FloatColumn:
     storage = inputs.runtime.storage
     if storage.weights == "half":
         states = stage_states(weights.each, weights.stages, inputs)
-        return column(states.parameters + states.gradients + states.optimizer_states)[weights.of_stage]
+        return column(states.parameters + states.gradients + states.optimizer_states).take(weights.of_stage)
     if storage.offloads_weights:
         return np.zeros(len(weights.of_stage))
     _, stored = stage_units(weights.each, weights.stages, inputs)
     trained = stored.trained(inputs)
     kept = (storage.weight_bytes + storage.moments_bytes) * trained + HALF_BYTES * (stored.all - trained)
-    return column(kept)[weights.of_stage]
+    return column(kept).take(weights.of_stage)
 
 
 def _grows(plans: Plans, inputs: Inputs, accepted: Verdict) -> BoolColumn:

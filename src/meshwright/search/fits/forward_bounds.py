@@ -16,7 +16,7 @@ from meshwright.search.fits.bounds import least_in_forward
 from meshwright.specs.inputs import Inputs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ForwardBounds:
     """`least_in_forward` of plans: first as if micro-batches kept nothing, once for plans that are alike in all else;
     then of those that are asked for.
@@ -39,7 +39,7 @@ class ForwardBounds:
         first, alike = first_rows(pipelines.of_plan, plans.num_microbatches, plans.microbatch_group)
         empty = least_in_forward(plans.some(first), *pipelines.of_plans(first), inputs, accepted, keeps=False)
         asked = np.zeros(len(plans), dtype=bool)
-        device, unfit = empty.device[alike], empty.unfit[alike]
+        device, unfit = empty.device.take(alike), empty.unfit.take(alike)
         bounds = cls(plans, pipelines, inputs, accepted, device=device, unfit=unfit, asked=asked)
         bounds.ask(~bounds.unfit)
         return bounds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -39,6 +39,16 @@ class _Split(NamedTuple):
     dp: int
     embedding_as_layer: int = 0
     head_as_layer: int = 0
+
+
+CHOSEN = (
+    *("vpp", "schedule", "micro_batch", "zero", "dp_replicate", "context_exchange", "recompute", "recompute_modules"),
+    *("sp", "ep", "etp"),
+)
+"""Fields that are chosen beside a split, in the order of a part's choices and grids."""
+ENUMERATED = (*_Split._fields, *CHOSEN, "num_microbatches", "microbatch_group")
+TOGETHER = 1 << 15
+"""Plans from which on parts are not enumerated in one table with further ones."""
 
 
 class Part(NamedTuple):
@@ -92,8 +102,15 @@ def parts(inputs: Inputs) -> list[Part]:
 
 
 def tables_of(known: Iterable[Part], inputs: Inputs) -> Iterator[Plans]:
-    """The plans of parts of the space, one table for each."""
-    return (_around(part.split, [*part.choices, part.grids], inputs) for part in known)
+    """The plans of parts of the space, in their order; those of small parts in one table."""
+    together, rows = list[Part](), 0
+    for part in known:
+        together, rows = [*together, part], rows + part.size
+        if rows >= TOGETHER:
+            yield _table(together, rows, inputs)
+            together, rows = [], 0
+    if together:
+        yield _table(together, rows, inputs)
 
 
 def _degrees(inputs: Inputs) -> Iterator[_Split]:
@@ -149,33 +166,32 @@ def _choices(
     ]
 
 
-def _around(split: _Split, choices: list[Sequence[int] | Sequence[tuple[int, int]]], inputs: Inputs) -> Plans:
+def _table(known: Sequence[Part], rows: int, inputs: Inputs) -> Plans:
+    """The plans of some parts, which have so many rows."""
+    columns: dict[str, IntColumn] = {name: np.empty(rows, dtype=np.int64) for name in ENUMERATED}
+    start = 0
+    for part in known:
+        _fill({name: column[start : start + part.size] for name, column in columns.items()}, part, inputs)
+        start += part.size
+    return Plans.filled(columns)
+
+
+def _fill(columns: Mapping[str, IntColumn], part: Part, inputs: Inputs) -> None:
+    """Write the plans of a part into columns of its size."""
+    choices = [*part.choices, part.grids]
     shape = [len(choice) for choice in choices]
-    columns = [
-        np.broadcast_to(values.reshape(-1, *[1] * inner), shape).ravel()
+    fields = (
+        (inner, values)
         for inner, choice in zip(reversed(range(len(shape))), choices, strict=True)
         for values in np.atleast_2d(np.array(choice).T)
-    ]
-    vpp, schedule, micro_batch, zero, dp_replicate, exchange, kind, modules, sp, ep, etp = columns
-    num_microbatches = np.maximum(inputs.job.global_batch // (split.dp * micro_batch), 1)
-    return Plans.filled(
-        {
-            **{name: np.full(len(vpp), value) for name, value in split._asdict().items()},
-            "sp": sp,
-            "context_exchange": exchange,
-            "vpp": vpp,
-            "ep": ep,
-            "etp": etp,
-            "zero": zero,
-            "dp_replicate": dp_replicate,
-            "micro_batch": micro_batch,
-            "num_microbatches": num_microbatches,
-            "microbatch_group": _microbatch_groups(split.pp, num_microbatches, inputs) * grouped(schedule),
-            "recompute": kind,
-            "recompute_modules": modules,
-            "schedule": schedule,
-        }
     )
+    for name, (inner, values) in zip(CHOSEN, fields, strict=True):
+        columns[name].reshape(shape)[:] = values.reshape(-1, *[1] * inner)
+    for name, degree in part.split._asdict().items():
+        columns[name][:] = degree
+    counts = np.maximum(inputs.job.global_batch // (part.split.dp * columns["micro_batch"]), 1)
+    columns["num_microbatches"][:] = counts
+    columns["microbatch_group"][:] = _microbatch_groups(part.split.pp, counts, inputs) * grouped(columns["schedule"])
 
 
 def _scheduled(split: _Split, inputs: Inputs) -> tuple[int, int, bool]:

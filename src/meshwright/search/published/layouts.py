@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -77,10 +76,9 @@ def _layouts_for(inputs: Inputs) -> list[Layout]:
 
 def _by_precision(inputs: Inputs) -> tuple[list[Layout], list[Layout]]:
     """Those of the question's precision that count for it, and those of others that none was measured to beat."""
-    *question, bits = question_key(inputs)
-    keys = operator.attrgetter("model", "family", "accelerator", "accelerators", "sequence_length")
-    asked = (*question, inputs.job.sequence_length)
-    alike = [each for each in published_plans().layouts if keys(each) == asked]
+    model, family, accelerator, accelerators, bits = question_key(inputs)
+    question = model, family, accelerator, accelerators, inputs.job.sequence_length
+    alike = published_plans().layouts_by_question.get(question, [])
     as_precise = [each for each in alike if each.bits == bits]
     of_job = [each for each in as_precise if each.global_batch == inputs.job.global_batch]
     unbeaten = [each for each in alike if not each.beaten]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -113,6 +113,14 @@ class PublishedPlans(Spec):
     layouts: tuple[Layout, ...]
     """Of every job those that were measured to be the fastest, and those of which no time is printed."""
 
+    @cached_property
+    def layouts_by_question(self) -> Mapping[tuple[str, str, str, int, int], list[Layout]]:
+        """By all of a question's key but the bits, and by sequence length."""
+        known = defaultdict[tuple[str, str, str, int, int], list[Layout]](list)
+        for each in self.layouts:
+            known[each.model, each.family, each.accelerator, each.accelerators, each.sequence_length].append(each)
+        return known
+
 
 @cache
 def published_plans() -> PublishedPlans:
@@ -141,15 +149,8 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
 def _told(run: PublishedRun) -> tuple[bool, bool, str, float | None, float | None, str, tuple[str, ...]]:
     """The fields of a layout that are its run's own."""
     recomputes_all, spells_chunks = run.plan.recompute == Recompute.FULL, bool(run.plan.chunk_layers)
-    return (
-        recomputes_all,
-        spells_chunks,
-        run.name,
-        run.step_time_s,
-        run.predicted_s,
-        str(run.plan),
-        options_of(run.inputs),
-    )
+    printed = run.name, run.step_time_s, run.predicted_s, str(run.plan), options_of(run.inputs)
+    return (recomputes_all, spells_chunks, *printed)
 
 
 def extents_of(runs: Iterable[PublishedRun]) -> dict[int, Extent]:
