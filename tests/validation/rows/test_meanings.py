@@ -527,6 +527,7 @@ def test_recipes_that_rows_list_are_read_as_they_were_by_hand() -> None:
         ({"source": "README_70b.md table Llama3 70b Finetuning LORA BF16"}, True),
         ({"notes": "QLoRA of 4 bits"}, True),
         ({"notes": "full fine-tuning, no LoRA"}, False),
+        ({"notes": "latent attention (--kv-lora-rank 512, --q-lora-rank 1536)"}, False),
     ],
 )
 def test_adapters_are_refused(said: Row, refused: bool) -> None:
