@@ -1,4 +1,4 @@
-"""Ends that tensor-parallel ranks of DeepSpeed do not divide: weights, states, logits, exchanges and seconds."""
+"""Ends that tensor-parallel ranks divide or, of DeepSpeed, do not: weights, states, logits, exchanges and seconds."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from meshwright.cost.shard import tokens
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.reading.model import read_model
@@ -89,3 +90,14 @@ def _divided(inputs: Inputs) -> Inputs:
 
 def _memory(inputs: Inputs) -> Components[FloatColumn]:
     return estimate_plans(Plans.of([Plan(tp=8, num_microbatches=8)]), inputs).memory
+
+
+@pytest.mark.parametrize(("entropy", "whole", "split"), [("compiled", 4, 10), ("eager", 12, 16)])
+def test_a_loss_of_pytorch_has_more_alive_of_each_logit_where_tp_splits_the_vocabulary(
+    entropy: str, whole: float, split: float
+) -> None:
+    inputs = _asked(UNTIED, "torchtitan")
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [f"cross_entropy={entropy}"]))
+    for plan, alive in ((Plan(), whole), (PLAN, split)):
+        logits = int(tokens(plan, inputs)) * inputs.model.vocab_size / plan.tp
+        assert float(head_memory(plan, inputs).working) == alive * logits

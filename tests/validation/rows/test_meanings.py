@@ -242,6 +242,9 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("megatron-core", "--transformer-impl local by default", "elementwise=eager"),
         ("megatron-core", "without Transformer Engine and Apex", "fused_update=false"),
         ("megatron-core", "overlap_grad_reduce off by default", "overlap.data_parallel=0"),
+        ("megatron-core", "--use-distributed-optimizer", "overlap.data_parallel=0"),
+        ("megatron-core", "use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather", ""),
+        ("megatron-core", "distributed optimizer", ""),
         ("megatron-core", "--combined-1f1b-recipe ep_a2a", "expert_overlap=on"),
         ("torchtitan", "deepseek_v3_16b, HybridEP", "fused_kernels=hybrid_ep"),
         ("megatron-bridge", "NCCL all-to-all; mock data", "dispatcher=all_to_all"),
@@ -570,6 +573,7 @@ def test_recipes_that_rows_list_are_read_as_they_were_by_hand() -> None:
         ({"source": "README_70b.md table Llama3 70b Finetuning LORA BF16"}, True),
         ({"notes": "QLoRA of 4 bits"}, True),
         ({"notes": "full fine-tuning, no LoRA"}, False),
+        ({"notes": "latent attention (--kv-lora-rank 512, --q-lora-rank 1536)"}, False),
     ],
 )
 def test_adapters_are_refused(said: Row, refused: bool) -> None:
