@@ -84,3 +84,18 @@ def test_ends_count_as_the_row_or_its_runtime_has_it() -> None:
     chunks = {"layers": "126", "num_gpus": "256", "pp": "16", "vpp": "8", "tp": "4", "dp": "4"}
     assert fill_blanks(llama(**chunks, ends_layers_less="0"))[0]["ends_layers_less"] == "0"
     assert fill_blanks(llama(**chunks | {"vpp": "1"}, runtime="nanotron"))[0]["ends_layers_less"] == ""
+
+
+@pytest.mark.parametrize(
+    ("runtime", "detail", "etp"),
+    [
+        ("megatron-core", "Megatron-LM@ba773259d", "2"),
+        ("megatron-core@nemo-24.07", "NeMo 24.07", "2"),
+        ("megatron-core", "ms-swift (megatron sft)", "1"),
+        ("megatron-bridge@26.04", "Megatron-Bridge", "1"),
+        ("torchtitan", "", "1"),
+    ],
+)
+def test_megatron_lm_divides_experts_as_all_else(runtime: str, detail: str, etp: str) -> None:
+    row = llama(runtime=runtime, runtime_detail=detail, tp="2", ep="8", etp="", num_gpus="16", moe_experts="8")
+    assert fill_blanks(row)[0]["etp"] == etp

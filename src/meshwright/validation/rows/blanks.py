@@ -63,6 +63,15 @@ def _usual_zero(row: Row) -> str:
     return str(1 if 1 in stages else stages[-1])
 
 
+def _expert_tensor(row: Row) -> str:
+    """Source: Megatron-LM@ba773259d core/transformer/moe/experts.py L55-L64; since 7f22e210cd (2024-11)
+    training/arguments.py: --expert-tensor-parallel-size is tensor_model_parallel_size where it is left out;
+    ms-swift 4 megatron/arguments/megatron_args.py: expert_tensor_parallel_size is 1.
+    """
+    as_tp = row["runtime"].partition("@")[0] in ("megatron-core", "megatron-lm")
+    return row["tp"] if as_tp and "swift" not in row["runtime_detail"].lower() else "1"
+
+
 def _replicas(row: Row) -> str:
     return str(max(int(row["num_gpus"]) // (int(row["tp"]) * int(row["pp"]) * int(row["cp"])), 1))
 
@@ -114,7 +123,12 @@ BLANKS = (
     Blank("kv_heads", lambda row: row["heads"], "as many key-value heads as heads"),
     Blank("vocab", lambda _: "50257", "the vocabulary of GPT-2"),
     Blank("zero_stage", _usual_zero, "ZeRO 1 if the framework has it, else its highest stage"),
-    Blank(column="etp", value=lambda _: "1", what="etp 1", matters=_is_over_1("ep")),
+    Blank(
+        column="etp",
+        value=_expert_tensor,
+        what="etp 1, or tp under Megatron-LM, which divides experts too unless it is told otherwise",
+        matters=_is_over_1("ep"),
+    ),
     Blank("attention_kernel", lambda _: "", "attention by the runtime's own kernels"),
     Blank(
         column="vpp",
