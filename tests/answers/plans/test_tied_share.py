@@ -74,4 +74,4 @@ def test_options_of_a_published_run_are_the_switches_that_people_know() -> None:
 def test_behaviours_of_a_published_run_that_nobody_would_type_are_counted() -> None:
     options = ("--seq-len", "8k", "--global-batch", "256", "--runtime", "torchtitan")
     told = " ".join(asked("plan", "llama-3.1-70b", "8x8:h100", *options).out.split())
-    assert "recompute-full with --runtime torchtitan@0.2.2 and 12 behaviours of its own." in told
+    assert "recompute-full with --runtime torchtitan@0.2.2 and 14 behaviours of its own." in told

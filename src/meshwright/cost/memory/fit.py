@@ -110,7 +110,7 @@ def bounds(allocated: Floats, reserved: Floats, communicators: Floats, inputs: I
 
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> [round(float(size) / 1e9) for size in bounds(50e9, 54e9, 2e9, LLAMA)]
-    [52, 56, 61]
+    [51, 56, 61]
     """
     memory, measured = inputs.runtime.memory, measured_memory(inputs)
     error = predictive("memory", like_memory(inputs, measured))
