@@ -67,8 +67,11 @@ def idle_behaviours(inputs: Inputs) -> Iterator[str]:
         why[f"no {accelerator.id} writes to the memory of another"] = ("tensor_parallel",)
     for reason, fields in why.items():
         idle = tuple(each for each in runtime.replaced if each.field in fields)
+        others = tuple(each for each in runtime.replaced if each.field not in fields)
+        matter = replaced_words(runtime.replace(replaced=others))
         for words in replaced_words(runtime.replace(replaced=idle)):
-            yield f"--with {words.replace(' ', '=', 1)} has no effect: {reason}."
+            if words not in matter:
+                yield f"--with {words.replace(' ', '=', 1)} has no effect: {reason}."
 
 
 def _idle_documents(inputs: Inputs) -> list[str]:
