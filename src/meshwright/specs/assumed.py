@@ -6,6 +6,9 @@ from typing import Literal
 
 Condition = Literal[
     "experts",
+    "experts_as_one_product",
+    "experts_one_by_one",
+    "expert_parallelism",
     "prediction",
     "adapters",
     "packed",
@@ -20,7 +23,7 @@ Condition = Literal[
     "thousands_of_accelerators",
     "graphs",
 ]
-"""What a question has: of the model, of the recipe, of the cluster."""
+"""What a question has: of the model, of the recipe, of the cluster, of the runtime."""
 Assumed = tuple[str | dict[Condition, str], ...]
 """Sentences for the user's eyes; one that not every question rests on stands behind its condition, as
 `{ experts = "..." }`."""

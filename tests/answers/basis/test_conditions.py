@@ -55,6 +55,24 @@ def test_experts_rest_on_the_kernels_of_their_dispatcher(dispatcher: str, said: 
     assert [line[: len(said)] for line in told] == ([said] if said else [])
 
 
+@pytest.mark.parametrize("runtime", ["accelerate", "deepspeed", "pytorch-ddp", "pytorch-fsdp1"])
+@pytest.mark.parametrize(
+    ("release", "runs", "other"),
+    [("", "as one product", "@transformers-4.57"), ("@transformers-4.57", "one after the other", "")],
+)
+def test_a_release_says_how_its_own_experts_run(runtime: str, release: str, runs: str, other: str) -> None:
+    told = assumptions(question(read_model("mixtral-8x7b"), "2x8:h100", runtime + release))
+    (line,) = [each for each in told if each.startswith("the experts of a layer run")]
+    assert line.startswith(f"the experts of a layer run {runs}, as in transformers")
+    assert line.endswith(f"--runtime {runtime}{other}")
+
+
+@pytest.mark.parametrize(("release", "lines"), [("", 1), ("@transformers-4.57", 0)])
+def test_expert_parallelism_is_told_where_the_runtime_has_it(release: str, lines: int) -> None:
+    told = assumptions(question(read_model("mixtral-8x7b"), "2x8:h100", f"deepspeed{release}"))
+    assert len([line for line in told if "AutoEP" in line]) == lines
+
+
 def test_a_single_accelerator_waits_for_no_hop() -> None:
     told = [" ".join(read_cluster(name).assumptions) for name in ("1x1:h100", "1x2:h100")]
     assert ["Latency of one hop" in each for each in told] == [False, True]

@@ -37,7 +37,17 @@ def test_so_they_are_where_one_plan_is_explained() -> None:
 
 def test_a_switch_has_effect_where_some_of_what_it_sets_has() -> None:
     """torchtitan's `compiled` sets how expert layers are launched, and the loss and kernels of dense ones."""
-    words = ("explain", "llama-3.2-1b", "1x1:h100", "--seq-len", "512", "--global-batch", "8", "--runtime", "torchtitan")
+    words = (
+        "explain",
+        "llama-3.2-1b",
+        "1x1:h100",
+        "--seq-len",
+        "512",
+        "--global-batch",
+        "8",
+        "--runtime",
+        "torchtitan",
+    )
     assert "has no effect" not in asked(*words, "--with", "compiled=false").out
 
 

@@ -9,8 +9,17 @@ from meshwright.specs.inputs import Inputs
 
 THOUSANDS = 2048
 """From this many accelerators on, published runs of few micro-batches a step come out too fast."""
+
+
+def _loops_over_experts(inputs: Inputs) -> bool:
+    return inputs.runtime.kernels.expert_products == "looped"
+
+
 CONDITIONS: dict[Condition, Callable[[Inputs], bool]] = {
     "experts": lambda inputs: inputs.model.is_moe,
+    "experts_as_one_product": lambda inputs: inputs.model.is_moe and not _loops_over_experts(inputs),
+    "experts_one_by_one": lambda inputs: inputs.model.is_moe and _loops_over_experts(inputs),
+    "expert_parallelism": lambda inputs: inputs.model.is_moe and inputs.runtime.plans.expert_parallel,
     "prediction": lambda inputs: inputs.model.mtp_layers > 0,
     "adapters": lambda inputs: inputs.freezes_weights,
     "packed": lambda inputs: inputs.packs_weights,
