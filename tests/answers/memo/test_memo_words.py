@@ -43,6 +43,12 @@ def test_one_micro_batch_is_told_as_one() -> None:
     assert "1 micro-batches" not in told
 
 
+def test_experts_of_one_rank_are_not_spread() -> None:
+    told = told_of_experts()
+    assert "the experts of a layer stay together" in told
+    assert "spread over 1 rank" not in told
+
+
 def test_a_published_layout_that_is_slower_leaves_other_plans_to_tell_of() -> None:
     told = asked(*DENSE).out
     assert "is split as the model's fastest published run" in told

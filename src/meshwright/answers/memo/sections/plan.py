@@ -87,7 +87,8 @@ def _fields(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str]]:
     yield "data parallel", f"dp {plan.dp}", f"{plural(plan.dp, 'replica')}; {degrees} = {accelerators(ranks)}"
     if inputs.model.is_moe:
         split = f", each split over {plan.etp}" if plan.etp > 1 else ""
-        yield "expert parallel", f"ep {plan.ep}", f"the experts of a layer spread over {plural(plan.ep, 'rank')}{split}"
+        spread = f"spread over {plan.ep} ranks" if plan.ep > 1 else "stay together"
+        yield "expert parallel", f"ep {plan.ep}", f"the experts of a layer {spread}{split}"
     yield "micro-batch", plural(plan.micro_batch, "sequence"), f"{plan.micro_batch * job.sequence_length} tokens"
     batch = f"dp {plan.dp} x micro-batch {plan.micro_batch} x m {plan.num_microbatches} = {job.global_batch} sequences"
     yield "micro-batches a step", f"m {plan.num_microbatches}", f"{batch}, the global batch"
