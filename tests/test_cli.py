@@ -179,6 +179,13 @@ def test_that_no_plan_was_named_is_said(command: str) -> None:
     assert said not in " ".join(asked(command, *LLAMA, "--tp", "2").out.split())
 
 
+def test_so_it_is_where_its_files_are_written(tmp_path: Path) -> None:
+    said = "No plan was named, so this is data parallelism alone; meshwright plan finds the best plan."
+    written = asked("launch", *LLAMA, "--out", str(tmp_path / "unnamed"))
+    assert written.out.splitlines()[0] == said
+    assert said not in asked("launch", *LLAMA, "--tp", "2", "--out", str(tmp_path / "named")).out
+
+
 @pytest.mark.parametrize("command", [("explain",), ("launch", "--out", "absent")])
 def test_a_default_plan_that_is_not_legal_is_said_to_be_the_default(command: tuple[str, ...]) -> None:
     odd = question(model="llama-3.1-8b", cluster="3x8:h100", global_batch="64")

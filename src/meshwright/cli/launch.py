@@ -9,7 +9,7 @@ import typer
 
 from meshwright.cli.groups import grouped
 from meshwright.cli.launch_options import LaunchOptions, written_lines
-from meshwright.cli.one_plan import OnePlanOptions, inputs_and_plan
+from meshwright.cli.one_plan import OnePlanOptions, one_plan, require_default_legal
 
 
 @grouped
@@ -20,6 +20,9 @@ def launch(
     files: LaunchOptions,
 ) -> None:
     """Write the files that launch one plan: configuration, start script and Slurm batch file."""
-    inputs, plan = inputs_and_plan(context, asked, legal=not files.nearest)
-    for line in written_lines(plan, inputs, out, files):
+    one = one_plan(context, asked)
+    if not files.nearest:
+        require_default_legal(one)
+    lines = written_lines(one.plan, one.inputs, out, files)
+    for line in [one.note, *lines] if one.note else lines:
         print(line)
