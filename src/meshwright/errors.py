@@ -117,6 +117,8 @@ class UnknownName(InvalidInput):
         """The nearest names, else all, or some where they are many."""
         if near:
             return f"nearest: {', '.join(near)}"
+        if not self.known:
+            return "none is known"
         more = len(self.known) - MOST_KNOWN
         listed = self.known if more <= 0 else (*self.known[:FIRST_KNOWN], f"and {len(self.known) - FIRST_KNOWN} more")
         return f"known: {', '.join(listed)}" + (", which meshwright catalog lists" if more > 0 else "")

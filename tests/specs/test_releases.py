@@ -41,7 +41,7 @@ def test_a_release_takes_what_it_leaves_out_from_the_one_that_it_is_like() -> No
 def test_an_unknown_release_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match=r"unknown release of megatron-core 'nemo-25.03'; nearest: .*nemo-25.0"):
         read_runtime("megatron-core@nemo-25.03")
-    with pytest.raises(UnknownName, match="release of zero-bubble"):
+    with pytest.raises(UnknownName, match=r"unknown release of zero-bubble 'nemo-25.04'; none is known$"):
         read_runtime("zero-bubble@nemo-25.04")
 
 
