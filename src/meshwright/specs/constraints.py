@@ -22,11 +22,11 @@ NAMES_OF = {
 }
 """By constraint, what a runtime has of it."""
 ABOUT = {
-    "sp": "it is of plans with tp 2 or more",
-    "context_exchange": "it is of plans with cp 2 or more",
-    "schedule": "it is of plans with pp 2 or more",
-    "recompute_modules": "it is of plans with selective recomputation",
-    "zero": "it is of plans with dp or cp 2 or more",
+    "sp": "it is for plans with tp 2 or more",
+    "context_exchange": "it is for plans with cp 2 or more",
+    "schedule": "it is for plans with pp 2 or more",
+    "recompute_modules": "it is for plans with selective recomputation",
+    "zero": "it is for plans with dp or cp 2 or more",
 }
 """By constraint that not every plan is about, which plans are."""
 
@@ -140,7 +140,7 @@ def without_effect(constraints: Constraints) -> dict[str, str]:
     """By constraint that no allowed plan can be of, why: the degree or the recomputation that it is about is ruled out.
 
     >>> without_effect(Constraints(tp=1, sp=True))
-    {'sp': 'it is of plans with tp 2 or more'}
+    {'sp': 'it is for plans with tp 2 or more'}
     """
     given = constraints.given
     ruled_out = {

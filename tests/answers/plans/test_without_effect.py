@@ -17,6 +17,17 @@ from strategies import dense_model, question
         ("1x8:h100", "overlap.expert=0.5", "--with overlap.expert=0.5 has no effect: tiny has no experts."),
         ("1x8:h100", "expert_overlap=on", "--with expert_overlap=on has no effect: tiny has no experts."),
         (
+            "1x8:h100",
+            "keeps_transposed_weights=false",
+            "--with keeps_transposed_weights=false has no effect: "
+            "no weight is stored in quantised form alone (quantised_weights).",
+        ),
+        (
+            "1x8:h100",
+            "update_lists=2",
+            "--with update_lists=2 has no effect: one kernel updates a parameter (fused_update).",
+        ),
+        (
             "1x8:rtx-4090",
             "overlap.tensor_parallel=0.5",
             "--with overlap.tensor_parallel=0.5 has no effect: no rtx-4090-24gb writes to the memory of another.",
@@ -70,7 +81,7 @@ QUESTION = ("plan", "llama-3.1-8b", "1x8:h100", "--seq-len", "4096", "--global-b
 def test_a_constraint_that_is_not_about_the_plan_is_told() -> None:
     """One data-parallel rank has nothing to shard its states with."""
     shown = " ".join(asked(*QUESTION).out.split())
-    assert "--zero 3 says nothing of this plan: it is of plans with dp or cp 2 or more." in shown
+    assert "--zero 3 says nothing of this plan: it is for plans with dp or cp 2 or more." in shown
 
 
 def test_so_it_is_beside_all_runtimes() -> None:

@@ -181,18 +181,18 @@ def test_constraints_that_the_best_plan_keeps_cost_nothing() -> None:
 @pytest.mark.parametrize(
     ("constraints", "said"),
     [
-        ({"tp": 1, "sp": True}, "--sp has no effect: it is of plans with tp 2 or more."),
+        ({"tp": 1, "sp": True}, "--sp has no effect: it is for plans with tp 2 or more."),
         (
             {"pp": 1, "schedule": "interleaved"},
-            "--schedule interleaved has no effect: it is of plans with pp 2 or more.",
+            "--schedule interleaved has no effect: it is for plans with pp 2 or more.",
         ),
         (
             {"cp": 1, "context_exchange": "ring"},
-            "--context-exchange ring has no effect: it is of plans with cp 2 or more.",
+            "--context-exchange ring has no effect: it is for plans with cp 2 or more.",
         ),
         (
             {"recompute": "none,full", "recompute_modules": "mlp"},
-            "--recompute-modules mlp has no effect: it is of plans with selective recomputation.",
+            "--recompute-modules mlp has no effect: it is for plans with selective recomputation.",
         ),
     ],
 )

@@ -63,6 +63,10 @@ def idle_behaviours(inputs: Inputs) -> Iterator[str]:
     why = dict[str, tuple[str, ...]]()
     if not inputs.model.is_moe:
         why[f"{inputs.model.name} has no experts"] = OF_EXPERTS
+    if runtime.storage.fused_update:
+        why["one kernel updates a parameter (fused_update)"] = ("update_lists",)
+    if not inputs.stores_quantised:
+        why["no weight is stored in quantised form alone (quantised_weights)"] = ("keeps_transposed_weights",)
     if runtime.communication.hides_by_peer_access and not accelerator.overlaps_by_peer_access:
         why[f"no {accelerator.id} writes to the memory of another"] = ("tensor_parallel",)
     for reason, fields in why.items():
