@@ -90,12 +90,12 @@ def headline(inputs: Inputs) -> Lines:
             f"{rack_words(cluster)}",
             *([f"Links per GPU, one direction: {_reached_links(cluster)}"] if several else []),
             *([f"**{unknown}**"] if (unknown := unknown_host(cluster)) else []),
-            f"{job_words(inputs)}, {_runtime_words(inputs)}",
+            f"{job_words(inputs)}, {runtime_words(inputs)}",
         )
     )
 
 
-def _runtime_words(inputs: Inputs) -> str:
+def runtime_words(inputs: Inputs) -> str:
     """The runtime's name, with what the question replaced of it."""
     runtime, words = inputs.runtime, replacements(inputs)
     if not words:

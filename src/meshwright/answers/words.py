@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import Plan
 from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.choices import Recompute
@@ -141,7 +142,9 @@ def in_words(plan: Plan, inputs: Inputs) -> str:
     parts = [part for part in split if part]
     splits = f"Split {listed(parts)}." if parts else "Every accelerator works on whole layers and sequences."
     replicas = f"The {plan.dp} replicas share the batch" if plan.dp > 1 else "One replica takes the whole batch"
-    sharded = f", with {SHARDED[plan.zero]} sharded over their ranks (ZeRO {plan.zero})" if plan.zero else ""
+    whose = "their" if plan.dp > 1 else "its"
+    divides = plan.zero and sharding_ranks(plan) > 1
+    sharded = f", with {SHARDED[plan.zero]} sharded over {whose} ranks (ZeRO {plan.zero})" if divides else ""
     batch = plural(plan.num_microbatches, "micro-batch", "micro-batches")
     return (
         f"{splits} {replicas}{sharded}; {'each' if plan.dp > 1 else 'it'} works through {batch} of "

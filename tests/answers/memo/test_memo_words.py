@@ -23,6 +23,11 @@ DENSE = (
     *("--cp", "1"),
 )
 
+ALONE = (
+    *("memo", "llama-3.2-1b", "1x1:h100", "--runtime", "torchtitan", "--with", "compiled=false"),
+    *("--seq-len", "512", "--global-batch", "8"),
+)
+
 
 @cache
 def told_of_experts() -> str:
@@ -47,6 +52,14 @@ def test_experts_of_one_rank_are_not_spread() -> None:
     told = told_of_experts()
     assert "the experts of a layer stay together" in told
     assert "spread over 1 rank" not in told
+
+
+def test_one_accelerator_is_told_of_no_shards_and_of_what_was_replaced() -> None:
+    told = " ".join(asked(*ALONE).out.split())
+    assert "a step; bf16; torchtitan with compiled false ## Recommendation" in told
+    assert "One replica takes the whole batch; it works through" in told
+    assert "- runtime: torchtitan with compiled false" in told
+    assert "One launch switch could be set differently; it makes the step no shorter." in told
 
 
 def test_a_published_layout_that_is_slower_leaves_other_plans_to_tell_of() -> None:

@@ -27,7 +27,7 @@ from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.plans.constraint_lines import constraints_entry
 from meshwright.answers.plans.switched_plan import switched_entry
 from meshwright.answers.records import document_of, fields_of, priced_plan
-from meshwright.answers.screen import constraint_words
+from meshwright.answers.screen import constraint_words, runtime_words
 from meshwright.answers.unfit.ways_to_fit import ways_entry
 from meshwright.answers.words import job_details, rack_words, sequences
 from meshwright.specs.inputs import Inputs
@@ -61,7 +61,7 @@ def subtitle(inputs: Inputs) -> str:
     return (
         f"{format_count(parameter_count(model))} parameters{active}; {cluster.num_nodes} x {cluster.gpus_per_node} "
         f"accelerators{rack_words(cluster)}; {sequences(job.global_batch)} of {job.sequence_length} tokens a step; "
-        f"{job.precision}{job_details(inputs)}; {inputs.runtime.id}{constraint_words(inputs)}"
+        f"{job.precision}{job_details(inputs)}; {runtime_words(inputs)}{constraint_words(inputs)}"
     )
 
 

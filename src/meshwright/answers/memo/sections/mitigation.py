@@ -33,8 +33,8 @@ def _nothing(memo: Memo) -> str:
     best = f"the best of them, {saved}" if saved else "none of them makes the step shorter"
     switches = f"{tried} launch switches could be set differently: {best}. " if tried else ""
     if tried == 1:
-        one = saved or "makes the step no shorter"
-        switches = f"One launch switch could be set differently: {one}. "
+        one = f": {saved}" if saved else "; it makes the step no shorter"
+        switches = f"One launch switch could be set differently{one}. "
     return (
         f"No free change saves {WORTH:.0%} of the step. {switches}The plan reaches {percent(memo.best.mfu)} of the "
         f"ideal, in which every accelerator always runs at its dense {memo.inputs.recipe.peak} peak. Appendix E shows "

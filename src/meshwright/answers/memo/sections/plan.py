@@ -14,6 +14,7 @@ from meshwright.answers.pace import longer, pace
 from meshwright.answers.plans.constraint_lines import constraint_lines
 from meshwright.answers.plans.switched_plan import switched_lines
 from meshwright.answers.plans.ties import published_run_words, reasons, unpublished_lines
+from meshwright.answers.screen import runtime_words
 from meshwright.answers.step_parts import why_lost
 from meshwright.answers.words import accelerators, percent, plural, sequences
 from meshwright.cost.estimate import Estimate
@@ -214,4 +215,4 @@ def _given(inputs: Inputs, assumed: tuple[str, ...]) -> Iterator[str]:
     if not any("precision" in each for each in assumed):
         yield f"precision: {job.precision}"
     if not any("runtime" in each for each in assumed):
-        yield f"runtime: {inputs.runtime.id}"
+        yield f"runtime: {runtime_words(inputs)}"
