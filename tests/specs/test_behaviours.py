@@ -66,6 +66,7 @@ def test_a_table_of_named_entries_takes_a_new_one() -> None:
         ("=true", "", "is not KEY=VALUE"),
         ("overlap..expert=1", "", "is not KEY=VALUE"),
         ("dropout=[", "dropout", "'[' is not a value"),
+        ("quantised_weights=[fp8]", "quantised_weights", 'or a list, as ["fp8"]'),
         ("dropout=true\nweights=full", "dropout", "is not a value"),
         ("host_s_per_step=" + "9" * 5000, "host_s_per_step", "is not a value"),
         ("host_s_per_step=" + "[" * 5000, "host_s_per_step", "is not a value"),

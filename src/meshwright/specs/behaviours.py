@@ -219,7 +219,7 @@ def _value(key: str, text: str, change: str) -> Any:
     except (ValueError, RecursionError):
         document = {}
     if document.keys() != {"value"}:
-        raise _fault(key, f"{quoted(text)} is not a value: write a number, true, false or a word")
+        raise _fault(key, f'{quoted(text)} is not a value: write a number, true, false, a word or a list, as ["fp8"]')
     return document["value"]
 
 
