@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, larger
@@ -100,9 +100,8 @@ def _around_layer(plan: Layout, host: Host) -> tuple[Floats, Floats]:
     )
 
 
-def _both_passes(parts: Iterable[tuple[Floats, PassSeconds]]) -> tuple[Floats, Floats]:
+def _both_passes(parts: Sequence[tuple[Floats, PassSeconds]]) -> tuple[Floats, Floats]:
     """Seconds of each pass of parts with their counts."""
-    parts = tuple(parts)
     return sum(count * part.forward for count, part in parts), sum(count * part.backward for count, part in parts)
 
 
