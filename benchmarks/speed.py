@@ -10,7 +10,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from meshwright.answers.pictures.lines import Axis, Points, lines_picture
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.legality import check
@@ -28,7 +30,9 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
 from meshwright.specs.reading.inputs import read_inputs
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "llama-3.1-70b"
+ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "examples" / "llama-3.1-70b"
+CURVE = ROOT / "docs" / "pictures" / "growth.svg"
 ROUNDS = 5
 MOST_PLANS = 1 << 19
 """Of one question, the distinct plans that are priced at most."""
@@ -70,6 +74,8 @@ GROWTH = {
     "Llama 3.1 405B on 131,072": Question("llama-3.1-405b", "16384x8:h100", 8192, 16384),
     "Kimi K2 (1T) on 16,384": Question("kimi-k2", "2048x8:h100", 4096, 16384),
     "Kimi K2 (1T) on 131,072": Question("kimi-k2", "16384x8:h100", 4096, 131072),
+    "Kimi K2 (1T) on 110,880": Question("kimi-k2", "13860x8:h100", 4096, 221760),
+    "DeepSeek-V3 on 720,720": Question("deepseek-v3", "90090x8:h800", 4096, 1441440),
 }
 ON_TWO_NODES = Question("llama-3.1-8b", "2x8:h100", 8192, 64)
 COMMANDS = {
@@ -184,11 +190,26 @@ def growth() -> None:
     """Whole searches from a cold start, with the most memory that the process held."""
     print("Searches, from a cold start:")
     used = {name: cold(question.command("plan")) for name, question in GROWTH.items()}
+    counts, curves = [], defaultdict(list)
     for name, (seconds, memory) in used.items():
         found = find(GROWTH[name].inputs())
         rate = found.considered / seconds
-        counts = f"{found.considered:11,} considered, {found.legal:9,} legal"
-        print(f"  {name:26} {counts}: {seconds:5.2f} s, {rate:9,.0f} considered/s, {memory:4.0f} MiB")
+        counts.append((1.0, found.considered, found.legal))
+        curves["experts" if found.inputs.model.is_moe else "dense"].append((found.considered, seconds))
+        plans = f"{found.considered:11,} considered, {found.legal:9,} legal"
+        print(f"  {name:26} {plans}: {seconds:5.2f} s, {rate:9,.0f} considered/s, {memory:4.0f} MiB")
+    times = np.array([seconds for seconds, _ in used.values()])
+    # Relative errors, so that the small ones count as much as the large.
+    start, considered, legal = np.linalg.lstsq(np.array(counts) / times[:, None], np.ones(len(times)), rcond=None)[0]
+    print(f"  fitted: {start:.2f} s, {1e6 * considered:.2f} us a plan considered, {1e6 * legal:.2f} us a legal one")
+    draw({name: sorted(points) for name, points in curves.items()})
+
+
+def draw(curves: Mapping[str, Points]) -> None:
+    """The picture of the page on speed: seconds over plans considered."""
+    across, up = Axis("plans considered", lambda count: f"{count:,.0f}"), Axis("seconds", lambda time: f"{time:.1f} s")
+    title = "Processor time of a search from a cold start over the plans that it considers"
+    CURVE.write_text(lines_picture(curves, title, across, up), "utf-8")
 
 
 def commands() -> None:

@@ -80,7 +80,7 @@ def _costs(rows: Sequence[Row]) -> Iterator[Figure]:
         if sum(map(len, series.values())) > 1:
             name = words_of(each[0], ("model", "tokens"))
             picture = lines_picture(series, f"Cost of {name}", DAYS, axis, steps=True)
-            caption = f"{name}: the least {axis.name} that meet a deadline, over all jobs, knobs and limits{left}"
+            caption = f"{name}: the least {axis.name} that meets a deadline, over all jobs, knobs and limits{left}"
             yield Figure(f"cost-{place}", picture, caption)
 
 
