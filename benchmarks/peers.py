@@ -1,17 +1,21 @@
 """The same plans priced by the planner and by a peer, in turns in one process: `python benchmarks/peers.py`.
 
 A peer that is not installed is left out. llm-analysis (`pip install llm-analysis`) prices one plan a call, of less: no
-overlap of data parallelism, no optimizer, schedules or communicators. Figures are plans a second of processor time.
+overlap of data parallelism, no optimizer, schedules or communicators. Calculon (a checkout of calculon-ai/calculon on
+`PYTHONPATH`) prices one plan a call too; its log of every step is switched off, which makes it faster than it is as
+shipped. Figures are plans a second of processor time.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from meshwright.cost.step import estimate_each, estimate_plans
@@ -31,20 +35,22 @@ FEW = 40
 """Plans that are priced one by one."""
 
 
+class Refused(Exception):
+    """A peer does not price a plan."""
+
+
 def main() -> None:
     for nodes in CLUSTERS:
         inputs = read_inputs(MODEL, f"{nodes}:a100-80gb", job_of(SEQUENCE, global_batch=BATCH), "megatron-core")
         plans = shared_plans(inputs)
-        few = [plans[row] for row in range(0, len(plans), max(len(plans) // FEW, 1))]
-        work: dict[str, tuple[int, Callable[[], Any]]] = {}
-        if find_spec("llm_analysis"):
-            price = llm_analysis()
-            few = [plan for plan in few if _accepts(price, plan)]
-            work["llm-analysis"] = len(few), partial(_each, price, few)
-        work["Meshwright, one by one"] = (
-            len(few),
-            partial(_each, partial(_alone, inputs), few),
-        )
+        peers = {name: peer() for name, peer in PEERS.items() if find_spec(name)}
+        every = map(plans.__getitem__, range(len(plans)))
+        accepted = [plan for plan in every if all(_accepts(price, plan) for price in peers.values())]
+        few = accepted[:: max(len(accepted) // FEW, 1)]
+        tools: dict[str, Callable[[Plan], Any]] = {**peers, "Meshwright, one by one": partial(_alone, inputs)}
+        work: dict[str, tuple[int, Callable[[], Any]]] = {
+            name: (len(few), partial(_each, price, few)) for name, price in tools.items()
+        }
         work["Meshwright, one table"] = len(plans), partial(estimate_plans, plans, inputs)
         _in_turns(f"GPT-3 175B on {inputs.cluster.num_gpus:,} A100", work)
 
@@ -100,11 +106,59 @@ def llm_analysis() -> Callable[[Plan], Any]:
     return price
 
 
+def calculon() -> Callable[[Plan], Any]:
+    """What prices one plan with Calculon."""
+    llm, system = import_module("calculon.llm.llm").Llm, import_module("calculon.system").System
+    checkout = Path(import_module("calculon").__file__ or "").parents[1]
+    logging.disable(logging.WARNING)
+    application = llm.Application(json.loads((checkout / "models" / "gpt3-175B.json").read_text("utf-8")))
+    machine = system(json.loads((checkout / "systems" / "a100_80g.json").read_text("utf-8")))
+
+    def price(plan: Plan) -> Any:
+        execution = {
+            "num_procs": plan.tp * plan.pp * plan.dp,
+            "tensor_par": plan.tp,
+            "pipeline_par": plan.pp,
+            "data_par": plan.dp,
+            "tensor_par_net": 0,
+            "pipeline_par_net": 1,
+            "data_par_net": 1,
+            "batch_size": BATCH,
+            "microbatch_size": plan.micro_batch,
+            "datatype": "float16",
+            "fused_activation": True,
+            "attention_type": "multihead",
+            "activation_recompute": "full" if plan.recompute == Recompute.FULL else "none",
+            "pipeline_interleaving": 1,
+            "optimizer_sharding": plan.zero == 1,
+            "tensor_par_comm_type": "rs_ag" if plan.sp else "ar",
+            "tensor_par_overlap": "none",
+            "seq_par_ag_redo": False,
+            "data_par_overlap": plan.dp > 1,
+            "weight_offload": False,
+            "activations_offload": False,
+            "optimizer_offload": False,
+            "training": True,
+        }
+        estimate = llm(application, logging.getLogger("calculon"))
+        try:
+            estimate.compile(machine, llm.Execution.from_json(execution))
+            estimate.run(machine)
+        except llm.Error as error:
+            raise Refused from error
+        return estimate.get_total_time()
+
+    return price
+
+
+PEERS = {"llm_analysis": llm_analysis, "calculon": calculon}
+
+
 def _accepts(price: Callable[[Plan], Any], plan: Plan) -> bool:
     """Whether a peer prices a plan at all: it refuses those that do not fit by its own count."""
     try:
         price(plan)
-    except AssertionError:
+    except (AssertionError, Refused):
         return False
     return True
 
