@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.errors import UnknownName
+from meshwright.errors import InvalidSpec, UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.residuals import like
 from meshwright.specs.runtime import read_runtime, releases
@@ -58,3 +58,28 @@ def test_runs_of_a_release_are_priced_as_it() -> None:
     named = {row["runtime"] for row in shipped() if "@" in row["runtime"]}
     assert {"megatron-core@nemo-24.07", "megatron-core@nemo-25.02", "llm-foundry@composer-0.17"} <= named
     assert named <= set(EVERY)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "cluster", "runs"),
+    [
+        ("pytorch-ddp@torch-1.13", "1x8:a100", True),
+        ("pytorch-ddp@torch-1.13", "1x8:l40s", True),
+        ("pytorch-ddp@torch-1.13", "1x8:h100", False),
+        ("pytorch-ddp@torch-1.13", "1x8:mi300x", True),
+        ("pytorch-ddp", "1x8:b200", True),
+        ("llm-foundry", "1x8:h100", True),
+        ("llm-foundry@composer-0.17", "1x8:b200", False),
+    ],
+)
+def test_a_version_older_than_the_accelerator_is_refused(runtime: str, cluster: str, runs: bool) -> None:
+    if runs:
+        question(llama_8b(), cluster, runtime)
+    else:
+        with pytest.raises(InvalidSpec, match=r"compute capability \d+, and .* has kernels up to \d\.x; use "):
+            question(llama_8b(), cluster, runtime)
+
+
+def test_a_release_has_none_of_the_switches_that_it_lacks() -> None:
+    assert "compiled" in read_runtime("pytorch-ddp").switches
+    assert "compiled" not in read_runtime("pytorch-ddp@torch-1.13").switches

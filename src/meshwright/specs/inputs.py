@@ -14,6 +14,7 @@ from meshwright.specs.adapters import Adapter, adapter_faults, layer_adapters
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints, lacking
+from meshwright.specs.faults.accelerator import accelerator_faults
 from meshwright.specs.faults.experts import expert_faults
 from meshwright.specs.faults.model import model_faults
 from meshwright.specs.faults.precision import precision_faults
@@ -290,7 +291,8 @@ class Inputs(Spec):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        faults = [*precision_faults(self.cluster.accelerator, self.job, self.runtime)]
+        faults = [*accelerator_faults(self.cluster.accelerator, self.runtime)]
+        faults += precision_faults(self.cluster.accelerator, self.job, self.runtime)
         for faults_of in (model_faults, expert_faults, adapter_faults):
             faults += faults_of(self.model, self.job, self.runtime)
         faults += [Fault(f"constraints.{name}", what) for name, what in lacking(self.constraints, self.runtime).items()]

@@ -237,7 +237,10 @@ def runtime_entry(name: str) -> dict[str, Any]:
     known = releases(id_)
     if release not in known:
         raise UnknownName(f"release of {id_}", release, known)
-    return _merged(entry | {"id": f"{id_}@{release}"}, known[release])
+    merged = _merged(entry | {"id": f"{id_}@{release}"}, known[release])
+    lacking = merged.pop("lacks_switches", ())
+    merged["switches"] = {name: each for name, each in merged.get("switches", {}).items() if name not in lacking}
+    return merged
 
 
 def _resolved(framework: str) -> str:
@@ -255,7 +258,8 @@ def _resolved(framework: str) -> str:
 
 def releases(name: str) -> dict[str, dict[str, Any]]:
     """By name, what every release of a runtime does otherwise than its file, in the same form: its `version`, its
-    source as `sources.release`, and sections. One may be `like` an entry above it. name: an id or an alias.
+    source as `sources.release`, sections, and as `lacks_switches` the switches that it has not. One may be `like` an
+    entry above it. name: an id or an alias.
     """
     entries = catalog.load("runtimes", name).get("releases", {})
     known: dict[str, dict[str, Any]] = {}
