@@ -22,6 +22,12 @@ Condition = Literal[
     "several_nodes",
     "thousands_of_accelerators",
     "graphs",
+    "no_graphs",
+    "experts_on_bound_ranks",
+    "fused_update",
+    "compiled",
+    "chunked_loss",
+    "flex_attention",
 ]
 """What a question has: of the model, of the recipe, of the cluster, of the runtime."""
 Assumed = tuple[str | dict[Condition, str], ...]

@@ -101,6 +101,29 @@ def test_what_graphs_hold_is_told_as_not_counted(runtime: str, graphs: str) -> N
     assert any(line.startswith("what CUDA graphs hold") for line in assumptions(inputs)) == (graphs != "none")
 
 
+@pytest.mark.parametrize(
+    ("runtime", "change", "sentence"),
+    [
+        ("accelerate", "fused_update=false", "AdamW updates a parameter in one kernel"),
+        ("torchtitan", "compiled=false", "model and loss are compiled"),
+        ("torchtitan", "cross_entropy=compiled", "head and loss go through the sequence in eight pieces"),
+        ("torchtitan", "attention=newest", "attention is the default of each model"),
+        ("torchtitan", "host.graphs=iteration", "there are no CUDA graphs"),
+        ("megatron-core", "binds_ranks=false", "ranks run on the cores beside their accelerator"),
+    ],
+)
+def test_what_a_question_replaces_is_not_assumed(runtime: str, change: str, sentence: str) -> None:
+    usual = question(read_model("mixtral-8x7b"), "2x8:h100", runtime)
+    changed = usual.replace(runtime=with_behaviours(usual.runtime, [change]))
+    told = [any(line.startswith(sentence) for line in assumptions(inputs)) for inputs in (usual, changed)]
+    assert told == [True, False]
+
+
+def test_a_release_assumes_no_fused_update_that_it_has_not() -> None:
+    told = assumptions(question(llama_8b(), "1x8:a100", "pytorch-ddp@torch-1.13"))
+    assert not [line for line in told if "fused=True" in line]
+
+
 def test_an_unknown_condition_is_refused() -> None:
     with pytest.raises(InvalidSpec, match="assumed"):
         read_accelerator({"like": "h100", "assumed": [{"weather": "it rains"}]})

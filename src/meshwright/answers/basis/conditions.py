@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from meshwright.specs.assumed import Assumed, Condition
+from meshwright.specs.behaviours import position_of
 from meshwright.specs.inputs import Inputs
 
 THOUSANDS = 2048
@@ -33,6 +34,12 @@ CONDITIONS: dict[Condition, Callable[[Inputs], bool]] = {
     "several_nodes": lambda inputs: inputs.cluster.num_nodes > 1,
     "thousands_of_accelerators": lambda inputs: inputs.cluster.num_gpus >= THOUSANDS,
     "graphs": lambda inputs: inputs.runtime.host.graphs != "none",
+    "no_graphs": lambda inputs: inputs.runtime.host.graphs == "none",
+    "experts_on_bound_ranks": lambda inputs: inputs.model.is_moe and inputs.runtime.host.binds_ranks,
+    "fused_update": lambda inputs: inputs.runtime.storage.fused_update,
+    "compiled": lambda inputs: position_of(inputs.runtime, "compiled") == "true",
+    "chunked_loss": lambda inputs: inputs.runtime.kernels.cross_entropy.startswith("chunked"),
+    "flex_attention": lambda inputs: inputs.runtime.kernels.attention_kernel == "flex",
 }
 
 
