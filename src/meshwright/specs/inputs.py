@@ -10,14 +10,11 @@ from typing import Any, ClassVar, Self
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from meshwright.errors import Fault, InvalidSpec
-from meshwright.specs.adapters import Adapter, adapter_faults, layer_adapters
+from meshwright.specs.adapters import Adapter, layer_adapters
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints, lacking
-from meshwright.specs.faults.accelerator import accelerator_faults
-from meshwright.specs.faults.experts import expert_faults
-from meshwright.specs.faults.model import model_faults
-from meshwright.specs.faults.precision import precision_faults
+from meshwright.specs.faults.question import question_faults
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.job import Job
 from meshwright.specs.model import Attention, LayerKind, Model
@@ -291,10 +288,7 @@ class Inputs(Spec):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        faults = [*accelerator_faults(self.cluster.accelerator, self.runtime)]
-        faults += precision_faults(self.cluster.accelerator, self.job, self.runtime)
-        for faults_of in (model_faults, expert_faults, adapter_faults):
-            faults += faults_of(self.model, self.job, self.runtime)
+        faults = [*question_faults(self.cluster.accelerator, self.model, self.job, self.runtime)]
         faults += [Fault(f"constraints.{name}", what) for name, what in lacking(self.constraints, self.runtime).items()]
         if faults:
             raise InvalidSpec(self.called, faults)

@@ -17,7 +17,7 @@ class Capabilities(Spec):
     precisions: Annotated[tuple[PrecisionName, ...], Field(min_length=1)]
     """The recipes that it runs."""
     newest_compute_capability: int | None = None
-    """The major compute capability of the newest accelerators of NVIDIA that its version has kernels for; None: of all."""
+    """The major compute capability of the newest accelerators of NVIDIA that it has kernels for; None: of all."""
     experts: bool
     """Has models with experts, be every expert whole on every rank."""
     multi_token_prediction: bool
