@@ -28,6 +28,11 @@ from strategies import dense_model, question
             "--with update_lists=2 has no effect: one kernel updates a parameter (fused_update).",
         ),
         (
+            "1x8:h100",
+            'quantised_weights=["fp8"]',
+            '--with quantised_weights=["fp8"] has no effect: the job trains in fp16.',
+        ),
+        (
             "1x8:rtx-4090",
             "overlap.tensor_parallel=0.5",
             "--with overlap.tensor_parallel=0.5 has no effect: no rtx-4090-24gb writes to the memory of another.",

@@ -14,7 +14,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.search.find import SearchResult
 from meshwright.search.many_searches.constraint_costs import DISPATCHER, ConstraintCost, constrained, options_of
 from meshwright.search.plan_space.constrained import says_nothing
-from meshwright.specs.behaviours import OF_EXPERTS, replaced_words
+from meshwright.specs.behaviours import OF_EXPERTS, as_catalogued, replaced_words
 from meshwright.specs.constraints import ABOUT, without_effect
 from meshwright.specs.inputs import Inputs
 
@@ -67,6 +67,9 @@ def idle_behaviours(inputs: Inputs) -> Iterator[str]:
         why["one kernel updates a parameter (fused_update)"] = ("update_lists",)
     if not inputs.stores_quantised:
         why["no weight is stored in quantised form alone (quantised_weights)"] = ("keeps_transposed_weights",)
+    known = runtime.storage.quantised_weights + as_catalogued(runtime, "quantised_weights").storage.quantised_weights
+    if inputs.job.precision not in known:
+        why[f"the job trains in {inputs.job.precision}"] = ("quantised_weights",)
     if runtime.communication.hides_by_peer_access and not accelerator.overlaps_by_peer_access:
         why[f"no {accelerator.id} writes to the memory of another"] = ("tensor_parallel",)
     for reason, fields in why.items():
