@@ -216,7 +216,7 @@ def test_nemo_says_what_is_stored_and_overlapped(tmp_path: Path) -> None:
     assert not plain.understood.unknown
     keys = "  fp8: true\n  fp8_hybrid: true\n  fp8_params: true\n  ub_tp_comm_overlap: true\n"
     found = behaviours(read(tmp_path, "a.yaml", NEMO + keys))
-    assert found == {"storage.quantised_weights": "[fp8-delayed]", "overlap.tensor_parallel": "0.5"}
+    assert found == {"storage.quantised_weights": '["fp8-delayed"]', "overlap.tensor_parallel": "0.5"}
     waits = "distributed_fused_adam, overlap_grad_sync: false, overlap_param_sync: false"
     slower = NEMO.replace("distributed_fused_adam", waits)
     assert behaviours(read(tmp_path, "a.yaml", slower)) == {"overlap.data_parallel": "0"}

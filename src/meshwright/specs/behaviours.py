@@ -252,11 +252,16 @@ def _table_of(path: list[str], fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(value: Any) -> str:
+    """As after `--with KEY=`: a word stands alone, or in quotation marks within a list or a table."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_written, value))}]"
+        return f"[{', '.join(map(_within, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name} = {_written(each)}' for name, each in value.items())}}}"
+        return f"{{{', '.join(f'{name} = {_within(each)}' for name, each in value.items())}}}"
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+
+
+def _within(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else _written(value)
 
 
 def _fault(where: str, what: str) -> InvalidSpec:
