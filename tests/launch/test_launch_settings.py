@@ -29,6 +29,7 @@ EXPERTS = with_experts(LLAMA, 64)
 GATED = question(read_model("qwen1.5-moe-a2.7b"), "8x8:h100")
 UNFUSED_ROPE = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, ["rope_fusion=off"]))
 UNFUSED_ACTIVATION = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, ["activation_fusion=off"]))
+ALONE = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["grouped_experts=off"]))
 UNFUSED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["permute_fusion=off"]))
 OVERLAPPED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["overlap.expert=0.66"]))
 GRAPHED, PARTS_GRAPHED = (
@@ -177,6 +178,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("unfused_activation", (UNFUSED_ACTIVATION, {}), (LLAMA, {}), "--no-bias-swiglu-fusion: activations are priced"),
     ("unfused_rope", (UNFUSED_ROPE, {}), (LLAMA, {}), "--no-rope-fusion: rotary positions are priced"),
     ("fused_activation", (BRIDGE, {}), (LLAMA, {}), "model.bias_activation_fusion True: activations are priced"),
+    ("grouped_experts", (EXPERTS, {"ep": 8}), (ALONE, {"ep": 8}), "--moe-grouped-gemm: one module computes"),
     ("permute_fusion", (EXPERTS, {"ep": 8}), (UNFUSED, {"ep": 8}), "--moe-permute-fusion: fused kernels sort"),
     (
         "fused_experts",

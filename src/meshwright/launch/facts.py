@@ -13,7 +13,14 @@ from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import leaves_split
 from meshwright.layout.splits import layers_of_chunks
-from meshwright.specs.behaviours import ACTIVATION_FUSION, LIGER, PERMUTE_FUSION, ROPE_FUSION, position_of
+from meshwright.specs.behaviours import (
+    ACTIVATION_FUSION,
+    GROUPED_EXPERTS,
+    LIGER,
+    PERMUTE_FUSION,
+    ROPE_FUSION,
+    position_of,
+)
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute
 from meshwright.specs.cluster import AMPERE
 from meshwright.specs.inputs import Inputs
@@ -198,6 +205,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "unfused_activation": _has_gate(inputs) and position_of(runtime, ACTIVATION_FUSION) == "off",
         "fused_activation": _fuses_gate(inputs),
         "unfused_rope": not inputs.model.learned_positions and position_of(runtime, ROPE_FUSION) == "off",
+        "groups_experts": inputs.model.is_moe and position_of(runtime, GROUPED_EXPERTS) != "off",
         "fuses_permute": inputs.model.is_moe and position_of(runtime, PERMUTE_FUSION) != "off",
         "fuses_experts": inputs.model.is_moe and runtime.kernels.expert_products == "fused",
         "exchanges_by_hybrid_ep": hybrid and dispatcher_of(plan, inputs) == "fused" and plan.ep > 1,

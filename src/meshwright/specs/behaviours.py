@@ -22,6 +22,8 @@ IDENTITY = (
 """Fields that say what a runtime is and refuses, not how it behaves."""
 PERMUTE_FUSION = "permute_fusion"
 """The switch for fused kernels that sort the rows of experts."""
+GROUPED_EXPERTS = "grouped_experts"
+"""The switch for one module that computes the experts of a rank."""
 ACTIVATION_FUSION = "activation_fusion"
 """The switch for one kernel that computes biases and activation."""
 ROPE_FUSION = "rope_fusion"
@@ -33,6 +35,7 @@ FUSED_EXPERTS = "fused_experts"
 OF_EXPERTS = (
     *(field for field in FOR_EXPERTS if field != "dispatcher"),
     *("expert", "fused_expert", "expert_products", "permuted_rows", "unpermuted_rows", "host_s_per_expert_layer"),
+    "host_s_per_looped_expert",
 )
 """Fields that models without experts do not read, but for the dispatcher."""
 TRAINING_DTYPE, FROZEN = "training_dtype", "frozen"

@@ -8,6 +8,7 @@ from meshwright.errors import InvalidSpec
 from meshwright.specs.behaviours import (
     ACTIVATION_FUSION,
     FUSED_EXPERTS,
+    GROUPED_EXPERTS,
     LIGER,
     PERMUTE_FUSION,
     ROPE_FUSION,
@@ -18,7 +19,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.runtime import Runtime
 
-OF_EXPERTS = (PERMUTE_FUSION, FUSED_EXPERTS)
+OF_EXPERTS = (PERMUTE_FUSION, GROUPED_EXPERTS, FUSED_EXPERTS)
 KERNEL_SWITCHES = (*OF_EXPERTS, ACTIVATION_FUSION, ROPE_FUSION, LIGER)
 """Switches for faster kernels, the first of models with experts."""
 

@@ -19,6 +19,7 @@ from meshwright.search.many_searches.constraint_costs import DISPATCHER, constra
 from meshwright.specs.behaviours import (
     ACTIVATION_FUSION,
     FUSED_EXPERTS,
+    GROUPED_EXPERTS,
     PERMUTE_FUSION,
     ROPE_FUSION,
     position_of,
@@ -127,11 +128,11 @@ def _dispatchers(inputs: Inputs) -> Iterator[str]:
 
 
 def _kernels(inputs: Inputs) -> Iterator[str]:
-    """Fused activations, fused kernels that sort rows, and one for all experts of a rank where the launch of now can
-    choose it.
+    """Fused activations, fused kernels that sort rows, one module for the experts of a rank, and one kernel for them
+    where the launch of now can choose it.
     """
     settings = launch_file(inputs.runtime.launch).settings
-    for name in (ACTIVATION_FUSION, ROPE_FUSION, PERMUTE_FUSION):
+    for name in (ACTIVATION_FUSION, ROPE_FUSION, PERMUTE_FUSION, GROUPED_EXPERTS):
         if with_kernels_on(inputs, name):
             yield f"{name}={ON}"
     if with_kernels_on(inputs, FUSED_EXPERTS) and any(FUSES_EXPERTS in each.when for each in settings):

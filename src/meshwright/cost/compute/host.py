@@ -122,7 +122,7 @@ def _experts(plan: Layout, inputs: Inputs, block: Experts) -> IssueTime:
             (PRODUCTS_BACKWARD, quantising.backward, biases.backward),
         )
     )
-    if kernels.expert_products == "looped":
+    if host.host_s_per_looped_expert.forward:
         forward, backward = host.host_s_per_looped_expert.forward, host.host_s_per_looped_expert.backward
     count = larger(block.count // plan.ep, 1) * (kernels.expert_products in ("each", "looped"))
     gathered, sharded = host.host_s_per_gathered_expert, 1.0 * (plan.zero == 3)

@@ -147,6 +147,7 @@ def _fields(launch: Launch) -> dict[str, str]:
     fields.setdefault("model.gradient_accumulation_fusion", "True")
     if "--num-experts" in settings:
         fields.setdefault("model.moe_permute_fusion", "False")
+        fields.setdefault("model.moe_grouped_gemm", "False")
     fields.setdefault("model.bias_activation_fusion", str(_fuses_activation(settings)))
     fields["model.pipeline_dtype"] = "torch.half" if "--fp16" in settings else "torch.bfloat16"
     return fields | {"model.should_pad_vocab": "True"}

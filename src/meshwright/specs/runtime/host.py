@@ -54,7 +54,7 @@ class Host(Spec):
     """The same for each expert of the rank, where its products are kernels of their own and so have weights of their
     own, each of which is gathered, let go and reduced by itself."""
     host_s_per_looped_expert: PassSeconds = PassSeconds(forward=0, backward=0)
-    """Of each expert of the rank, where they run one after the other in Python."""
+    """Of each expert of the rank, where they run one after the other in Python, with its kernels; 0: they do not."""
     host_s_per_kernel: NonNegative
     """For each kernel of each expert of the rank, where its products are kernels of their own."""
     host_s_per_all_to_all: PassSeconds

@@ -51,8 +51,9 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     off = _off(known) | ({} if is_workload(read) or _unread_recipes(read) else _unsaid_overlaps(known))
     settings = NO_DROPOUT | nemo_arguments(fields) | on | precision_of(known, notes) | named | off | said
     settings |= adapter_settings(known)
-    if known.get("model.moe_permute_fusion") is False:
-        settings["--moe-permute-fusion"] = False
+    for name in ("permute-fusion", "grouped-gemm"):
+        if known.get(f"model.moe_{name.replace('-', '_')}") is False:
+            settings[f"--moe-{name}"] = False
     for each in left_unfused(read, known):
         settings[each.without] = True
         notes.append(_told_as_unfused(each, read))
