@@ -21,13 +21,14 @@ from meshwright.errors import IllegalPlan, InvalidSpec
 from meshwright.launch.export import export, nearest_spelled
 from meshwright.launch.table import launch_table, table_named
 from meshwright.layout.legality import faults
+from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.catalog import names
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind, Mlp, Model
 from meshwright.specs.reading.model import read_model
-from strategies import legal_plans, question
+from strategies import legal_plans, llama_8b, question
 
 LLAMA = read_model("llama-3.1-8b")
 PLANS = {
@@ -304,6 +305,22 @@ def test_numbers_that_are_filled_in_are_numbers_of_yaml(name: str, tmp_path: Pat
         yaml.safe_load(each) for each in re.findall(r"(?:rope_theta|norm_eps|\blr|learning_rate): (\S+)", told.stdout)
     ]
     assert sorted(values) == [1e-5, 3e-4, 5e5]
+
+
+@pytest.mark.parametrize("given", [None, "3"])
+def test_a_script_gives_ranks_threads_for_an_optimizer_on_the_host(given: str | None, tmp_path: Path) -> None:
+    inputs = question(llama_8b(), "1x8:h100", "deepspeed")
+    offloaded = inputs.replace(runtime=with_behaviours(inputs.runtime, ["optimizer_states=offloaded"]))
+    plain, script = (
+        launch_files(plan_of(each, zero=3), each, "deepspeed").files["train.sh"] for each in (inputs, offloaded)
+    )
+    assert "OMP_NUM_THREADS" not in plain
+    (line,) = (line for line in script.splitlines() if line.startswith("export OMP_NUM_THREADS"))
+    environment = {"PATH": os.environ["PATH"], **({"OMP_NUM_THREADS": given} if given else {})}
+    said = subprocess.run(
+        ["bash", "-c", f"{line}; echo $OMP_NUM_THREADS"], env=environment, text=True, check=True, stdout=subprocess.PIPE
+    )
+    assert said.stdout.strip() == (given or str(max(os.cpu_count() // 8, 1)))
 
 
 @pytest.mark.parametrize("numactl", [True, False])

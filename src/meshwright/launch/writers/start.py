@@ -21,6 +21,10 @@ BOUND = """\
 # NUMA_BINDING= starts without.
 command -v numactl > /dev/null || NUMA_BINDING=
 """
+THREADS = """\
+# The optimizer updates on the host, where torchrun gives every rank a single thread unless told otherwise.
+export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-$(( $(nproc) >= {ranks} ? $(nproc) / {ranks} : 1 ))}}"
+"""
 BATCH = """\
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
@@ -43,7 +47,9 @@ def torchrun(launch: Launch) -> str:
     binds = launch.table.numa_binding and launch.inputs.runtime.host.binds_ranks
     binding = " ${NUMA_BINDING---numa-binding=node}" if binds else ""
     command = TORCHRUN.format(nodes=launch.nodes, ranks=launch.ranks_per_node, binding=binding)
-    return BOUND + command if binds else command
+    updates = launch.inputs.runtime.storage.offloads_states
+    threads = THREADS.format(ranks=launch.ranks_per_node) if updates else ""
+    return (BOUND if binds else "") + threads + command
 
 
 def start_script(launch: Launch, notes: Sequence[str], command: str, filled: Mapping[str, str]) -> str:
