@@ -308,7 +308,7 @@ def test_numbers_that_are_filled_in_are_numbers_of_yaml(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("given", [None, "3"])
-def test_a_script_gives_ranks_threads_for_an_optimizer_on_the_host(given: str | None, tmp_path: Path) -> None:
+def test_a_script_gives_ranks_threads_for_an_optimizer_on_the_host(given: str | None) -> None:
     inputs = question(llama_8b(), "1x8:h100", "deepspeed")
     offloaded = inputs.replace(runtime=with_behaviours(inputs.runtime, ["optimizer_states=offloaded"]))
     plain, script = (
