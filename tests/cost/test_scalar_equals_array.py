@@ -27,6 +27,7 @@ from meshwright.cost.comms.sharded import Windows, gathers_per_step
 from meshwright.cost.comms.tensor import layer_tensor_exchanges, tensor_region
 from meshwright.cost.compute.alignment import UnalignedSlowdown
 from meshwright.cost.compute.ends import head_time
+from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.linear import Linear, linear_time, projections
 from meshwright.cost.compute.slowdown import sustained_slowdown
@@ -150,6 +151,7 @@ OF_THE_QUESTION = {
     "shard.dense_block",
     "shard.compressed_width",
     "saved.product_bytes",
+    "graph_pool.widened_by_graphs",
     "slowdown.constants_of",
     "slowdown.sustained_attention_slowdown",
     "slowdown.slowest_rank",
@@ -209,6 +211,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "group": lambda case: axis_group("dp", case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
+    "expert_shard": lambda case: expert_shard(_expert_plan(case.plan), case.inputs, GIVEN["expert_kind"](case)),
     "products": lambda case: (linear_time(8192, 4096, 4096, case.inputs), linear_time(8192, 8192, 4096, case.inputs)),
     "offloaded": lambda _: OFFLOADED,
     "weights": lambda case: head_weights(case.inputs.model),
@@ -264,6 +267,7 @@ SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "in_block"
 SMALL += ["reductions", "in_flight", "chunks_in_flight"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]
 SIZES += ["states_and_activations", "routing", "unjoined", "ending"]
+SIZES += ["cuda_graphs", "handed_out", "updating", "in_backward"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
 SPECIAL = {"exchange.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
 SPECIAL |= {"data.data_exchange.experts": "parameters", "sharded.sharded_exchanges.messages": "shard_messages"}
@@ -295,9 +299,10 @@ EXPERT_FUNCTIONS += (
     "routing.hottest_over_mean",
     "routing.busiest_expert_rows",
 )
-EXPERT_FUNCTIONS += ("saved.weighing_bytes",)
+EXPERT_FUNCTIONS += ("saved.weighing_bytes", "graph_pool.expert_rooms", "graph_pool.handed_out_bytes")
 EXPERT_FUNCTIONS += ("groups.expert_data_ranks", "groups.expert_stride")
 SPECIAL |= {f"{name}.{argument}": f"expert_{argument}" for name in EXPERT_FUNCTIONS for argument in ("plan", "kind")}
+SPECIAL |= {"graph_pool.expert_rooms.shard": "expert_shard"}
 
 
 def _columns() -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ from meshwright.answers.words import job_details, rack_words, sequences
 from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
+from meshwright.cost.memory.graph_pool import widened_by_graphs
 from meshwright.specs.behaviours import FROZEN, TRAINING_DTYPE, replaced_words
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.hosts import unknown_host
@@ -22,7 +23,7 @@ DAYS_OF_A_YEAR = 365.25
 MOST_REPLACED = 2
 """Replaced behaviours that a headline names; of more it says the number."""
 KIND_NAMES = {"gemm": "matrix products", "attention": "attention core", "elementwise": "element-wise and norms"}
-TOTALS = {"workspaces": "allocated", "fragmentation": "reserved", "communicators": "device"}
+TOTALS = {"workspaces": "allocated", "cuda_graphs": "reserved", "communicators": "device"}
 """Sums of the components of memory, each after its last one."""
 SPEED_COLUMNS = ("step", "MFU", "GiB")
 
@@ -131,7 +132,7 @@ def _speed(estimate: Estimate, inputs: Inputs) -> str:
 
 
 def fit_words(estimate: Estimate, inputs: Inputs) -> str:
-    """The verdict, what the worst stage needs, and how likely it fits, without what is not counted."""
+    """The verdict, what the worst stage needs, and how likely it fits."""
     fit = estimate.fit
     needed, visible = format_gib(fit.needed_bytes), format_gib(fit.visible_bytes)
     least = "at most " if fit.probability <= 1 - MOST_CERTAIN else ""
@@ -143,8 +144,8 @@ def fit_words(estimate: Estimate, inputs: Inputs) -> str:
         text += "; it fits only if it takes less than predicted"
         if fit.needed_bytes - estimate.memory.fragmentation <= fit.visible_bytes:
             text += ", or PyTorch gives back what it holds and does not use, which makes a step longer"
-    if fit.verdict.fits and inputs.runtime.host.graphs != "none":
-        text += "; what CUDA graphs hold is not counted"
+    if fit.verdict.fits and widened_by_graphs(inputs):
+        text += "; one CUDA graph of the whole step may need much more"
     return Toned(text, TONES[fit.verdict])
 
 

@@ -113,9 +113,15 @@ class Footprints:
     @cached_property
     def bounds(self) -> Bounds:
         """What the worst stage holds in eight of ten runs, bytes, shape (n,)."""
-        worst, allocated = self.worst_memory, self.worst_memory.allocated
-        reserved = allocated + worst.fragmentation
-        return bounds(allocated, reserved, worst.communicators, self.inputs, self.worst_routing)
+        worst = self.worst_memory
+        return bounds(
+            worst.allocated,
+            worst.reserved,
+            worst.communicators,
+            self.inputs,
+            self.worst_routing,
+            worst.cuda_graphs,
+        )
 
     @cached_property
     def verdict(self) -> IntColumn:

@@ -92,13 +92,13 @@ def test_thousands_of_accelerators_are_told_what_runs_of_few_micro_batches_took(
 
 @pytest.mark.parametrize("runtime", ["megatron-core", "megatron-bridge"])
 @pytest.mark.parametrize("graphs", ["none", "parts", "iteration"])
-def test_what_graphs_hold_is_told_as_not_counted(runtime: str, graphs: str) -> None:
+def test_what_graphs_hold_is_told(runtime: str, graphs: str) -> None:
     inputs = question(llama_8b(), "1x8:h200", runtime, precision="bf16", global_batch=64)
     inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [f"host.graphs={graphs}"]))
     (estimate,) = estimate_each([plan_of(inputs)], inputs)
     assert estimate.verdict.fits
-    assert ("what CUDA graphs hold is not counted" in fit_words(estimate, inputs)) == (graphs != "none")
-    assert any(line.startswith("what CUDA graphs hold") for line in assumptions(inputs)) == (graphs != "none")
+    assert ("one CUDA graph of the whole step" in fit_words(estimate, inputs)) == (graphs == "iteration")
+    assert any(line.startswith("graphs of layers keep") for line in assumptions(inputs)) == (graphs != "none")
 
 
 @pytest.mark.parametrize(

@@ -269,6 +269,7 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("megatron-bridge", "dropless with paged stash", "fused_kernels=hybrid_ep"),
         ("megatron-core", "graphs of attn, moe_router, moe_preprocess", "host.graphs=parts"),
         ("megatron-core", "CUDA_GRAPH_SCOPE='attn moe_router moe_preprocess'", "host.graphs=parts"),
+        ("megatron-bridge", "cuda_graph_scope=attn,moe_router,moe_preprocess", "host.graphs=parts"),
         ("megatron-core", "graphs of moe_router and moe_preprocess", "host.graphs=router"),
         ("megatron-bridge", "mxfp8 (FP8_DPA attention)", "quantised_attention=true"),
         ("megatron-bridge", "attention bf16 (FP8_DPA off)", ""),

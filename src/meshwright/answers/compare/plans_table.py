@@ -26,7 +26,7 @@ SHORT_LABEL = 5
 NOTHING = 1e-6
 """Of the first plan's step or memory, below which a difference is none and a part is left out."""
 ALLOCATED = ("parameters", "gradients", "optimizer_states", "activations", "logits", "temporaries", "workspaces")
-MEMORY = (*ALLOCATED, "allocated", "fragmentation", "reserved", "context", "communicators", "device")
+MEMORY = (*ALLOCATED, "allocated", "fragmentation", "cuda_graphs", "reserved", "context", "communicators", "device")
 """Components in the order in which they add up, and their sums."""
 SUMS = ("allocated", "reserved", "device")
 

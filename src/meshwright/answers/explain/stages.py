@@ -20,7 +20,11 @@ PARTS = {
     "O": ("optimizer", "magenta", ("optimizer_states",)),
     "A": ("activations", "green", ("activations",)),
     "T": ("logits and temporaries", "yellow", ("logits", "temporaries")),
-    "X": ("outside of tensors", "bright_black", ("workspaces", "fragmentation", "context", "communicators")),
+    "X": (
+        "outside of tensors",
+        "bright_black",
+        ("workspaces", "fragmentation", "cuda_graphs", "context", "communicators"),
+    ),
 }
 """By the letter of a bar: what it is called, its colour, and the components in it."""
 COLOURS = {letter: colour for letter, (_, colour, _) in PARTS.items()}

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from meshwright.arrays import Floats, Ints, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.kept_products import kept_products
+from meshwright.cost.memory.graph_pool import handed_out_bytes
 from meshwright.cost.memory.norms import norm_bytes, norm_outputs
 from meshwright.cost.memory.rotary import table_bytes, table_copy_bytes
 from meshwright.cost.memory.saved import (
@@ -47,6 +48,8 @@ class LayerMemory(NamedTuple):
     """Alive for a moment when the layer's forward ends, beyond what is saved."""
     tables: Floats
     """Of what is saved, the rotary table, which stands once for all micro-batches."""
+    handed_out: Floats
+    """Of CUDA graphs to kernels outside of them, beyond what is saved."""
 
 
 def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
@@ -95,6 +98,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         working=working,
         ending=ending,
         tables=where(full | selective, 0, tables),
+        handed_out=handed_out_bytes(plan, inputs, kind),
     )
 
 

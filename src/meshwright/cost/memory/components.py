@@ -26,6 +26,8 @@ class Components(NamedTuple, Generic[Amount]):
     beyond activations and logits, which are gone when it works."""
     workspaces: Amount
     fragmentation: Amount
+    cuda_graphs: Amount
+    """Held by the pool of CUDA graphs beyond what the same kernels need without them."""
     context: Amount
     communicators: Amount
 
@@ -37,7 +39,7 @@ class Components(NamedTuple, Generic[Amount]):
     @property
     def reserved(self) -> Amount:
         """What the allocator holds, bytes."""
-        return self.allocated + self.fragmentation
+        return self.allocated + self.fragmentation + self.cuda_graphs
 
     @property
     def device(self) -> Amount:

@@ -11,6 +11,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, root, where
 from meshwright.cost.deviates import normal_deviate
 from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.graph_pool import widened_by_graphs
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import predictive
 from meshwright.specs.residuals import ALLOCATED, like_memory, measured_memory
@@ -91,22 +92,31 @@ class Fit:
         return self.eighty_percent_usage <= EIGHTY_PERCENT
 
 
-def bounds(allocated: Floats, reserved: Floats, communicators: Floats, inputs: Inputs, routing: Floats = 0.0) -> Bounds:
+def bounds(
+    allocated: Floats,
+    reserved: Floats,
+    communicators: Floats,
+    inputs: Inputs,
+    routing: Floats = 0.0,
+    cuda_graphs: Floats = 0.0,
+) -> Bounds:
     """What a rank holds in eight of ten runs of a source that nobody has seen.
 
     expected = reserved + context + communicators + (e^m - 1) x
-    most = expected + sqrt(((h - e^m) x)^2 + ((f_safe - f) allocated)^2 + (u communicators)^2 + routing^2)
-    least = expected - sqrt(((e^m - l) x)^2 + (reserved - (1 + f_likely) allocated)^2 + routing^2), as an allocator that
-    runs short gives back what it only holds.
+    most = expected + sqrt(((h - e^m) x)^2 + ((f_safe - f) allocated)^2 + (u communicators)^2 + (g allocated)^2
+    + routing^2)
+    least = expected - sqrt(((e^m - l) x)^2 + (reserved - (1 + f_likely) allocated - graphs)^2 + routing^2), as an
+    allocator that runs short gives back what it only holds, but nothing of the pool of CUDA graphs.
 
     m is the mean, l and h the 10th and 90th percentile of measured over predicted x (`predictive`): of reserved memory
     where that was measured (`measured_memory`), with the error of the allocator in it, which makes the term in f_safe
     0; else of allocated memory. f, the expected share of fragmentation, f_safe and f_likely are the runtime's; 0.093 of
     Megatron is the worst rank of 43 measured runs, and 0 that of segments which expand. u = 1.8: one measured dense
-    layout held 2.8 times the communicators counted here. That these are percentiles too, and the errors independent, is
+    layout held 2.8 times the communicators counted here. g, the runtime's, is 0 but where one CUDA graph is the whole
+    step. That these are percentiles too, and the errors independent, is
     assumed. allocated, reserved, communicators: bytes, scalar or array (n,); routing: what a rank holds more where
-    experts are as unequal as in one of ten training runs, and as much less where they are as equal, bytes. Returns
-    bytes. Source: reserved over allocated of SimuMax's B200 runs.
+    experts are as unequal as in one of ten training runs, and as much less where they are as equal; cuda_graphs: of
+    reserved, what their pool holds; bytes. Returns bytes. Source: reserved over allocated of SimuMax's B200 runs.
 
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> [round(float(size) / 1e9) for size in bounds(50e9, 54e9, 2e9, LLAMA)]
@@ -122,28 +132,34 @@ def bounds(allocated: Floats, reserved: Floats, communicators: Floats, inputs: I
         ((high - middle) * tensors) ** 2
         + (apart * (memory.fragmentation_safe - memory.fragmentation) * allocated) ** 2
         + (memory.communicator_uncertainty * communicators) ** 2
+        + (widened_by_graphs(inputs) * allocated) ** 2
         + unequal
     )
-    given_back = reserved - (1 + memory.fragmentation_likely) * allocated
+    given_back = reserved - cuda_graphs - (1 + memory.fragmentation_likely) * allocated
     below = root(((middle - low) * tensors) ** 2 + given_back**2 + unequal)
     expected = reserved + (middle - 1) * tensors + memory.context_bytes + communicators
     return Bounds(expected - below, expected, expected + above)
 
 
 def verdict(
-    allocated: Floats, reserved: Floats, communicators: Floats, inputs: Inputs, routing: Floats = 0.0
+    allocated: Floats,
+    reserved: Floats,
+    communicators: Floats,
+    inputs: Inputs,
+    routing: Floats = 0.0,
+    cuda_graphs: Floats = 0.0,
 ) -> IntColumn:
     """The verdict as a code of `Verdict`.
 
     Safe where runs fit in visible memory but for the share that the job's `risk` accepts, out of memory where not even
-    one of ten does, at risk between. allocated, reserved, communicators, routing: as in `bounds`, bytes, scalar or
-    array (n,). Returns codes. Source: `bounds`.
+    one of ten does, at risk between. allocated, reserved, communicators, routing, cuda_graphs: as in `bounds`, bytes,
+    scalar or array (n,). Returns codes. Source: `bounds`.
 
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> [str(Verdict(int(verdict(size, 1.1 * size, 2e9, LLAMA)))) for size in (50e9, 74e9, 90e9)]
     ['safe', 'at-risk', 'out-of-memory']
     """
-    return verdict_within(bounds(allocated, reserved, communicators, inputs, routing), inputs)
+    return verdict_within(bounds(allocated, reserved, communicators, inputs, routing, cuda_graphs), inputs)
 
 
 def verdict_within(limits: Bounds, inputs: Inputs) -> IntColumn:
@@ -182,7 +198,7 @@ def fit_of(memory: Components[float], inputs: Inputs, routing: float = 0.0) -> F
     >>> str(fit_of(estimate.memory, LLAMA).verdict)
     'safe'
     """
-    limits = bounds(memory.allocated, memory.reserved, memory.communicators, inputs, routing)
+    limits = bounds(memory.allocated, memory.reserved, memory.communicators, inputs, routing, memory.cuda_graphs)
     visible = inputs.cluster.accelerator.visible_memory_bytes
     return Fit(
         verdict=Verdict(int(verdict_within(limits, inputs))),

@@ -38,6 +38,8 @@ class InFlight(NamedTuple):
     """Free while the logits are alive, in pieces too small for them; 0 where no stage has such."""
     messages: FloatColumn
     """Buffers for messages of other stages, and what was sent or put out and is kept until its backward is done."""
+    handed_out: Floats
+    """By CUDA graphs of layers, of all micro-batches in flight, and the gradient of that of one layer; 0: none."""
 
 
 class ShapeMemory(NamedTuple):
@@ -87,6 +89,7 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     activations = kept(held.in_flight_micro_batches, token_bytes(sizes, inputs))
     activations = activations + kept(np.maximum(held.in_flight_at_head, held.head), end.saved)
     working: FloatColumn = np.zeros(len(shape))
+    handed_out: Floats = 0.0
     leaves_out, waits = some(without), some(held.waiting_layers)
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
         memory, layers = each[kind], held.layers[:, kind]
@@ -95,6 +98,7 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
             saved = saved * (1 + holds_two(sizes, inputs, layer_kind))
         activations = activations + kept(in_flight[:, kind], saved) + kept(layers, table)
         working = np.maximum(working, kept(layers > 0, memory.again + memory.working))
+        handed_out = handed_out + kept(in_flight[:, kind] + (layers > 0), memory.handed_out)
         if leaves_out:
             others = layer_memory(without_recompute(sizes), inputs, layer_kind)
             activations = activations + kept(without[:, kind], others.saved - others.tables - saved)
@@ -107,6 +111,7 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
         logits=kept(held.head, end.working) + np.maximum(held.in_flight_at_head - 1, 0).take(of_stage) * waiting,
         unjoined=kept(held.head, end.unjoined),
         messages=np.where(is_pipelined(pipelines), _message_bytes(runs, sizes, shape, end, output, inputs), 0.0),
+        handed_out=handed_out,
     )
 
 

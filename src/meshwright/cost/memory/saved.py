@@ -7,6 +7,7 @@ from typing import NamedTuple
 from meshwright.arrays import Floats, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.memory.adapters import kept_by_adapters
+from meshwright.cost.memory.graph_pool import expert_rooms
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import Shard, compressed_width, dense_block
 from meshwright.layout.plans import Layout
@@ -166,7 +167,8 @@ def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     if inputs.runtime.activations.weighed_output_bytes:
         return weighing_bytes(plan, inputs, kind) + shard.rows * row
     router = shard.tokens * (ROUTER_BYTES * block.count + CHOICE_BYTES * block.active)
-    return router + shard.rows * row
+    rows, _ = expert_rooms(plan, inputs, kind, shard)
+    return router + rows * row
 
 
 def weighing_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:

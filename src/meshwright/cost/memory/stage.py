@@ -12,6 +12,7 @@ import numpy as np
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column, smaller, some
 from meshwright.cost.memory.components import Components, communicator_bytes
 from meshwright.cost.memory.frozen_step import frozen_step
+from meshwright.cost.memory.graph_pool import pool_bytes
 from meshwright.cost.memory.in_flight import ShapeMemory, beside_logits, in_flight_bytes
 from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
@@ -43,6 +44,8 @@ class StageSteps(NamedTuple):
     """Free, yet kept for the streams of exchanges, or in pieces too small for what is alive then."""
     needed: ShapeMemory
     """Of the shapes of a micro-batch."""
+    cuda_graphs: Floats = 0.0
+    """Held by the pool of CUDA graphs beyond what the same kernels need without them."""
     weights: WeightStates | None = None
     """Of the distinct stages as far as weights go, where weights are 2-byte ones."""
 
@@ -52,7 +55,7 @@ class StageSteps(NamedTuple):
         stored = column(parameters + gradients + optimizer_states).take(self.held)
         held = stored + most_held(self.timelines, len(self.held)) + memory.workspace_bytes
         fragmented = memory.fragmentation * held
-        return held + (fragmented + self.pools if some(self.pools) else fragmented)
+        return held + (fragmented + self.pools if some(self.pools) else fragmented) + self.cuda_graphs
 
     def events(self, row: int) -> list[MemoryEvent]:
         """The allocations and releases of one stage, in order, without what is of 0 bytes."""
@@ -79,7 +82,8 @@ def stage_steps(
         held, distinct = pipelines.of_weights, pipelines.weights
         weights = (like and like.weights) or WeightStates.of(distinct.each, distinct.stages, inputs)
         states, unused = weights.states, beside_logits(rows_of(in_flight.unjoined, row), inputs)
-        joined = rows_of(states.joined, held)
+        joined, updating = rows_of(states.joined, held), rows_of(states.updating, held)
+        in_backward = in_flight.activations + np.maximum(in_flight.logits, in_flight.working)
         step = half_weights_step(states, weights.dummy_gradients, held, in_flight, row, unused)
         return StageSteps(
             stored=states,
@@ -87,6 +91,7 @@ def stage_steps(
             timelines=[(np.arange(len(held)), step)],
             pools=smaller(joined, rows_of(in_flight.activations, row)) if some(joined) else 0.0,
             needed=needed,
+            cuda_graphs=pool_bytes(rows_of(in_flight.handed_out, row), updating, rows_of(in_backward, row), inputs),
             weights=weights,
         )
     in_step = gathered_on_demand(unit_in_flight_bytes(runs, needed, inputs), runs.of_stage)
@@ -97,6 +102,7 @@ def stage_steps(
         timelines=_timelines(units),
         pools=pooled_bytes(units),
         needed=needed,
+        cuda_graphs=in_step.handed_out,
     )
 
 
@@ -170,11 +176,12 @@ class StageMemory:
             temporaries=peak.temporaries,
             workspaces=np.full(len(held), memory.workspace_bytes),
             fragmentation=np.zeros(len(held)),
+            cuda_graphs=np.broadcast_to(self.steps.cuda_graphs, len(self.steps.held)).take(self.rows),
             context=np.full(len(held), memory.context_bytes),
             communicators=self.communicators,
         )
         # Sums of the same bytes in another order may differ by a rounding error, either way.
-        return components._replace(fragmentation=np.maximum(self.reserved - components.allocated, 0.0))
+        return components._replace(fragmentation=np.maximum(self.reserved - components.reserved, 0.0))
 
     @property
     def moment(self) -> IntColumn:

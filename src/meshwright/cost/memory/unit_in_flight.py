@@ -57,6 +57,8 @@ class UnitInFlight(NamedTuple):
     """One tensor between layers."""
     messages: FloatColumn
     """Buffers for messages of other stages, and what was sent or put out and is kept until its backward is done."""
+    handed_out: Floats
+    """By CUDA graphs of layers, as of `InFlight`."""
     received: FloatColumn
     """Buffers for all that a stage receives in a step, where they stand from its start."""
     standing: FloatColumn

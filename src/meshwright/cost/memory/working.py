@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshwright.arrays import Floats, larger, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.ordered import ordered_workspace
+from meshwright.cost.memory.graph_pool import expert_rooms
 from meshwright.cost.memory.saved import Saved
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import Shard, dense_block
@@ -143,9 +144,9 @@ def _backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     if not kind.is_moe:
         return alive
     experts = expert_shard(plan, inputs, kind)
-    arrived = inputs.dispatch_bytes[1] * experts.rows * hidden
+    _, rows = expert_rooms(plan, inputs, kind, experts)
     inner = (1 + _entering(inputs, routed_experts(kind))) * experts.ffn
-    return larger(alive, arrived + HALF_BYTES * experts.rows * (hidden + inner))
+    return larger(alive, rows * (inputs.dispatch_bytes[1] * hidden + HALF_BYTES * (hidden + inner)))
 
 
 def _entering(inputs: Inputs, block: Mlp | Experts) -> int:

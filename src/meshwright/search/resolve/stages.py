@@ -154,7 +154,7 @@ def _priced(plans: Plans, stages: Stages, inputs: Inputs, times: ShapeTimes | No
     """Seconds, bytes and verdict of every stage, infinite where there is none; shape (3, r)."""
     seconds, held = stage_costs(plans, stages, inputs, times)
     memory, routing = held.memory, held.routing_bytes(np.arange(len(stages.plan)))
-    judged = verdict(memory.allocated, memory.reserved, memory.communicators, inputs, routing)
+    judged = verdict(memory.allocated, memory.reserved, memory.communicators, inputs, routing, memory.cuda_graphs)
     between = (stages.stage > 0) & (stages.stage < plans.pp[stages.plan] - 1)
     there = ~between | (stages.layers.sum(axis=1) > 0)
     return np.where(there, np.array([seconds, memory.device, judged]), np.inf)

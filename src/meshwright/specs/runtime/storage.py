@@ -229,6 +229,11 @@ class Activations(Spec):
     weighed_output_bytes: Literal[0, 2, 4]
     """Of an element of the experts' outputs as they are weighed and kept: 4: routing works in fp32 and weighs them in
     it; 2: they are kept as they came; 0: scores act inside of experts."""
+    graphed_expert_rows: Annotated[float, Field(ge=0, le=64)] = 0
+    """Rows that buffers of experts are made for where one CUDA graph is the whole step, whose sizes do not change, over
+    those of an even share; 0: as many as arrive."""
+    stashed_expert_rows: Annotated[float, Field(ge=0, le=64)] = 0
+    """Of these, the rows that are kept for backward, packed, over an even share."""
     selective_recompute: Literal["attention_core", "every_second_product", "every_second_product_and_attention"]
     """What selective recomputation computes again; by products, also everything element-wise."""
     keeps_unread_products: bool

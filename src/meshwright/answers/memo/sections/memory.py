@@ -30,7 +30,7 @@ PARTS = (
     ("optimizer states", ("optimizer_states",)),
     ("activations", ("activations",)),
     ("logits and temporaries", ("logits", "temporaries", "workspaces")),
-    ("fragmentation", ("fragmentation",)),
+    ("fragmentation", ("fragmentation", "cuda_graphs")),
     ("context and communicators", ("context", "communicators")),
 )
 """Rows of the budget, and the components in each."""
