@@ -18,6 +18,7 @@ from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import context_split
 from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import ContextExchange, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import RecomputeModules
@@ -198,3 +199,32 @@ def test_torchtitans_first_release_sends_keys_once_for_every_head() -> None:
         assert sent[0].local == LOCAL / 4 / tp
         assert sent[1].local == heads * sent[0].local
         assert sent[1].gathered == 4 * sent[1].local
+
+
+@pytest.mark.parametrize(
+    ("tp", "repeats", "cp", "kept"),
+    [(2, "true", 2, 16384), (2, "true", 4, 32768), (1, "false", 2, 8192)],
+)
+def test_compiled_layers_of_torchtitan_keep_keys_and_values_of_every_piece(
+    tp: int, repeats: str, cp: int, kept: int
+) -> None:
+    """Bytes a token that the forward graph of a layer of Llama 3 8B puts out for backward beyond those without context
+    parallelism, with selective recomputation: compiled with PyTorch 2.13 on a group that does nothing, on the rank that
+    sees every piece whole.
+    """
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan@0.2.2", sequence_length=1024 * cp, global_batch=64)
+    compiled, eager = (
+        inputs.replace(runtime=with_behaviours(inputs.runtime, [f"repeats_keys={repeats}", f"compiled={compiled}"]))
+        for compiled in ("true", "false")
+    )
+    plan = Plan(tp=tp, sp=tp > 1, cp=cp, context_exchange="all_gather", recompute=Recompute.SELECTIVE)
+    kind = inputs.model.layer_kinds[0]
+
+    def saved(each: Inputs, plan: Plan) -> float:
+        one = each.replace(job=each.job.replace(sequence_length=1024 * plan.cp))
+        return float(layer_memory(plan, one, kind).saved) / 1024
+
+    without = plan.replace(cp=1, context_exchange="ring")
+    assert saved(compiled, plan) - saved(compiled, without) == kept
+    outputs = (cp - 1) * (2 * 4096 + 4 * 32) / tp
+    assert saved(eager, plan) - saved(eager, without) == outputs

@@ -217,6 +217,9 @@ class Activations(Spec):
     """With sequence parallel, keeps the sharded input and gathers it again in backward; else keeps the gathered one."""
     copies_context_output: bool
     """Under context parallelism attention leaves its output in an order of its own: the projection keeps a copy."""
+    keeps_context_pieces: bool = False
+    """Where a piece of a sequence attends to one piece of keys and values after the other, all of them stay until
+    backward, also where attention is computed again; else outputs do, of selective recomputation."""
     copies_batched_output: bool
     """Attention has sequences first and the layer tokens first: of several sequences a micro-batch the projection keeps
     a copy of the output."""
