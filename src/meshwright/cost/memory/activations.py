@@ -78,7 +78,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     saved = Saved(
         norms=norm_bytes(plan, inputs, kind, shard),
         attention=attention_bytes(plan, inputs, kind, shard),
-        core=core_bytes(inputs, shard),
+        core=core_bytes(inputs, kind, shard),
         feed_forward=feed_forward_bytes(plan, inputs, kind, shard),
         experts=expert_bytes(plan, inputs, kind),
     )

@@ -101,24 +101,41 @@ def output_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     return 1.0 * HALF_BYTES * alone * shard.tokens * shard.core
 
 
-def core_bytes(inputs: Inputs, shard: Shard) -> Floats:
+def core_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """What only the attention core keeps: 4 bytes of log-sum-exp per head, or the scores.
 
-    4 T a / t with fused attention; else T s a / t times the runtime's bytes a score (softmax, its mask and output).
-    shard: sizes on the rank. Returns bytes. Source: Korthikanti et al., arXiv:2205.05198, section 4.1 (5 a s^2 b).
+    4 T a / t with fused attention; else T s a / t times the runtime's bytes a score (softmax, its mask and output, and
+    of scores that are capped the tanh). shard: sizes on the rank. Returns bytes. Source: Korthikanti et al.,
+    arXiv:2205.05198, section 4.1 (5 a s^2 b).
 
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> kind = LLAMA.model.layer_kinds[0]
     >>> shard = layer_shard(Plan(), LLAMA, kind)
-    >>> float(core_bytes(LLAMA, shard)) / 8192  # 32 heads
+    >>> float(core_bytes(LLAMA, kind, shard)) / 8192  # 32 heads
     128.0
     """
     if inputs.attention_generation != "eager":
         return 1.0 * FP32_BYTES * shard.tokens * shard.heads
-    scores = 1.0 * shard.tokens * shard.heads * inputs.job.sequence_length
-    return scores * inputs.runtime.activations.score_bytes
+    activations, capped = inputs.runtime.activations, kind.attention.softcap
+    return attention_scores(inputs, shard) * (activations.score_bytes + capped * activations.capped_score_bytes)
+
+
+def attention_scores(inputs: Inputs, shard: Shard) -> Floats:
+    """Scores of one layer and micro-batch where attention writes them to memory: T s a / t; else 0.
+
+    shard: sizes on the rank. Returns a count. Source: by definition.
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> attention_scores(LLAMA, layer_shard(Plan(), LLAMA, LLAMA.model.layer_kinds[0]))  # fused attention
+    0.0
+    """
+    if inputs.attention_generation != "eager":
+        return 0.0
+    return 1.0 * shard.tokens * shard.heads * inputs.job.sequence_length
 
 
 def feed_forward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:

@@ -6,7 +6,7 @@ from meshwright.arrays import Floats, larger, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.ordered import ordered_workspace
 from meshwright.cost.memory.graph_pool import expert_rooms
-from meshwright.cost.memory.saved import Saved
+from meshwright.cost.memory.saved import Saved, attention_scores
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import Shard, dense_block
 from meshwright.layout.plans import Layout
@@ -32,7 +32,8 @@ def working_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, s
     True
     """
     of_core = context_transit_bytes(plan, inputs, shard)
-    at_core = of_core + ordered_workspace(plan, inputs, shard) - (saved.feed_forward + saved.experts)
+    of_scores = inputs.runtime.activations.score_working_bytes * attention_scores(inputs, shard)
+    at_core = of_core + of_scores + ordered_workspace(plan, inputs, shard) - (saved.feed_forward + saved.experts)
     if inputs.runtime.storage.weights == "half":
         return larger(_backward_bytes(plan, inputs, kind, shard) + of_core, at_core)
     at_core = at_core + _unit_attention_bytes(plan, inputs, kind, shard)

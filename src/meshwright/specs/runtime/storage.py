@@ -203,6 +203,10 @@ class Activations(Spec):
     """Keeps one-byte dropout masks."""
     score_bytes: NonNegative
     """Kept for every attention score where attention is eager."""
+    capped_score_bytes: NonNegative = 0
+    """More of those that are capped."""
+    score_working_bytes: NonNegative = 0
+    """Alive beyond these, of one layer, while its backward works on the scores."""
     fused_activation: bool
     """A gated activation's inner product is recomputed in backward instead of kept."""
     keeps_statistics: bool
