@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from meshwright.arrays import one_of, where
+from meshwright.arrays import negated, one_of, where
 from meshwright.errors import any_of
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import (
@@ -33,8 +31,8 @@ def context_parallel(plan: Layout, runtime: Runtime) -> Ruling:
     """cp is 1 unless the runtime has context parallelism with the plan's exchange."""
     known = runtime.plans.context_exchanges
     codes = [int(code) for code, name in CONTEXT_EXCHANGE_NAMES.items() if name in known]
-    has = f"has {', '.join(known)}" if known else "has no context parallelism"
     yield (plan.cp == 1) | one_of(plan.context_exchange, codes)
+    has = f"has {', '.join(known)}" if known else "has no context parallelism"
     yield (
         f"cp {plan.cp} with context_exchange {CONTEXT_EXCHANGE_NAMES[one(plan).context_exchange]}: {runtime.id} {has}; "
         "nearest cp: 1"
@@ -53,7 +51,7 @@ def context_parallel_heads(plan: Layout, model: Model) -> Ruling:
     """With all_to_all, tp x cp divides the query heads."""
     heads = math.gcd(*(kind.attention.heads for kind in model.layer_kinds))
     exchanged = plan.context_exchange == int(ContextExchange.ALL_TO_ALL)
-    yield (plan.cp == 1) | np.logical_not(exchanged) | (heads % (plan.cp * plan.tp) == 0)
+    yield (plan.cp == 1) | negated(exchanged) | (heads % (plan.cp * plan.tp) == 0)
     yield (
         f"{heads} query heads are not divisible by cp {plan.cp} x tp {plan.tp}: attention exchanges sequence "
         f"for heads; {change('cp', plan.cp, _degrees_of_heads(heads, one(plan).tp))}"
@@ -92,8 +90,9 @@ def context_parallel_kv_heads(plan: Layout, inputs: Inputs, model: Model) -> Rul
 @restriction
 def context_parallel_attention(plan: Layout, model: Model, job: Job) -> Ruling:
     """cp 2 or more exchanges windowed attention by all_gather or all_to_all, and attention with sinks by all_to_all."""
-    special, known = _beside_causal(model, job), exchanges_of_attention(model, job)
+    known = exchanges_of_attention(model, job)
     yield (plan.cp == 1) | one_of(plan.context_exchange, map(int, known))
+    special = _beside_causal(model, job)
     names = any_of(CONTEXT_EXCHANGE_NAMES[each] for each in known)
     exchange = CONTEXT_EXCHANGE_NAMES[one(plan).context_exchange]
     yield (

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-import numpy as np
-
-from meshwright.arrays import Bools, larger, smaller, where
+from meshwright.arrays import Bools, larger, negated, smaller, where
 from meshwright.layout.legality.rule import Ruling, invariant, one
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout, of_chunks
@@ -18,7 +16,7 @@ from meshwright.specs.runtime import Runtime
 
 def named_layers(plan: Layout) -> Bools:
     """Whether a plan names numbers of layers; scalar or array (n,)."""
-    return np.logical_not(_no_ends(plan)) | (of_chunks(plan, len) > 0)
+    return negated(_no_ends(plan)) | (of_chunks(plan, len) > 0)
 
 
 def numbers_of(plan: Plan) -> str:

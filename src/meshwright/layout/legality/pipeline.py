@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from meshwright.arrays import Ints
+from meshwright.arrays import Ints, negated
 from meshwright.layout.legality.named_layers import named_layers, numbers_of
 from meshwright.layout.legality.rule import Ruling, change, divisors, invariant, lacking, nearest, one, restriction
 from meshwright.layout.plans import Layout
@@ -24,9 +22,9 @@ def interleaving(plan: Layout, runtime: Runtime) -> Ruling:
     """vpp 2 or more needs pp 2 or more, and a runtime with a schedule of several chunks."""
     known = runtime.plans.schedules
     has = any(each.record.chunks != 1 for each in Schedule if each.record.name in known)
+    yield (plan.vpp == 1) | ((plan.pp > 1) & has)
     none = f"{runtime.id} has no schedule of several chunks; nearest vpp: 1"
     alone = "needs pp 2 or more; with pp 1 there are no stages to interleave"
-    yield (plan.vpp == 1) | ((plan.pp > 1) & has)
     yield f"vpp {plan.vpp} {alone}" if has else f"vpp {plan.vpp}: {none}"
 
 
@@ -36,7 +34,7 @@ def ends_as_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     and the plan names no numbers of layers.
     """
     counts = plan.embedding_as_layer * 1 + plan.head_as_layer * 1
-    allowed = (plan.pp > 1) & (True in runtime.plans.ends_as_layers) & np.logical_not(named_layers(plan))
+    allowed = (plan.pp > 1) & (True in runtime.plans.ends_as_layers) & negated(named_layers(plan))
     yield (counts == 0) | (allowed & (model.num_layers >= plan.pp * plan.vpp - counts))
     if True not in runtime.plans.ends_as_layers:
         yield f"{runtime.id} cannot count the ends of a pipeline of pp {plan.pp} as layers; leave both out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, cast
 
@@ -53,6 +53,11 @@ class Rule:
         """What a runtime's file may give it."""
         return frozenset(_asks(self.function)) - {"inputs", *PARTS}
 
+    @cached_property
+    def _parts(self) -> tuple[Callable[[Inputs], Any], ...]:
+        """What takes from a question those of its parts that the function asks for, which come first."""
+        return tuple(_OF_INPUTS[name] for name in _asks(self.function) if name in _OF_INPUTS)
+
     def legal(self, plan: Layout, inputs: Inputs) -> Bools:
         """Whether a plan keeps it; scalar or array (n,)."""
         kept: Bools = next(self._ruling(plan, inputs))  # type: ignore[assignment]
@@ -65,7 +70,7 @@ class Rule:
         return cast(str, next(ruling))
 
     def _ruling(self, plan: Layout, inputs: Inputs) -> Ruling:
-        return self.function(plan, *[getter(inputs) for getter in _parts(self.function)], **self.parameters)
+        return self.function(plan, *[getter(inputs) for getter in self._parts], **self.parameters)
 
 
 _OF_INPUTS: dict[str, Callable[[Inputs], Any]] = {"inputs": lambda inputs: inputs} | {
@@ -77,12 +82,6 @@ _OF_INPUTS: dict[str, Callable[[Inputs], Any]] = {"inputs": lambda inputs: input
 def _asks(function: Callable[..., Ruling]) -> tuple[str, ...]:
     """The names of what a rule asks for beside the plan."""
     return tuple(inspect.signature(function).parameters)[1:]
-
-
-@cache
-def _parts(function: Callable[..., Ruling]) -> tuple[Callable[[Inputs], Any], ...]:
-    """What takes those of them from a question that it has, which come first."""
-    return tuple(_OF_INPUTS[name] for name in _asks(function) if name in _OF_INPUTS)
 
 
 def invariant(function: Callable[..., Ruling]) -> Rule:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from meshwright.arrays import Bools, larger, one_of, where
+from meshwright.arrays import Bools, larger, negated, one_of, where
 from meshwright.layout.legality.rule import Ruling, change, changes, invariant, limit, one, restriction
 from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.plan import Plan
@@ -43,7 +41,7 @@ def schedule(plan: Layout, runtime: Runtime) -> Ruling:
 def schedule_chunks(plan: Layout) -> Ruling:
     """vpp 2 or more runs an interleaved schedule, vpp 1 one without chunks, and a V has vpp 2; pp 1 runs 1F1B."""
     chunks = _CHUNKS[plan.schedule]
-    fits = np.where(chunks > 0, plan.vpp == chunks, plan.vpp > 1)
+    fits = (plan.vpp == chunks) | ((chunks == 0) & (plan.vpp > 1))
     yield fits & ((plan.pp > 1) | (plan.schedule <= Schedule.INTERLEAVED))
     plan = one(plan)
     schedule = SCHEDULE_NAMES[plan.schedule]
@@ -60,7 +58,7 @@ def schedule_both_ways(plan: Layout) -> Ruling:
     """With DualPipe and DualPipeV there are 2 pp micro-batches or more; with DualPipe pp and they are even."""
     enough = plan.num_microbatches >= _LEAST_MICRO_BATCHES[plan.schedule] * plan.pp
     even = (plan.pp % 2 == 0) & (plan.num_microbatches % 2 == 0)
-    yield enough & (np.logical_not(_BOTH_WAYS[plan.schedule]) | even)
+    yield enough & (negated(_BOTH_WAYS[plan.schedule]) | even)
     plan = one(plan)
     count, stages, name = plan.num_microbatches, plan.pp, SCHEDULE_NAMES[plan.schedule]
     both_ways, least = _BOTH_WAYS[plan.schedule], plan.schedule.record.least_micro_batches
@@ -132,7 +130,7 @@ def _rounds(plan: Plan) -> str:
 def split_backward_compiled(plan: Layout, runtime: Runtime) -> Ruling:
     """Schedules that split the backward pass run beside compiled layers only where the runtime can do so."""
     apart = runtime.plans.compiles_split_backward or runtime.kernels.elementwise != "fused"
-    yield np.logical_not(splits_backward(plan.schedule)) | apart
+    yield negated(splits_backward(plan.schedule)) | apart
     name, usual = SCHEDULE_NAMES[one(plan).schedule], usual_schedule(one(plan).vpp).record.name
     uncompiled = "compiled=false" if "compiled" in runtime.switches else "elementwise=eager"
     yield (
@@ -144,7 +142,7 @@ def split_backward_compiled(plan: Layout, runtime: Runtime) -> Ruling:
 @restriction
 def split_backward_keeps_weights(plan: Layout, runtime: Runtime) -> Ruling:
     """Schedules that split the backward pass need weights that stay gathered (ZeRO 2)."""
-    yield np.logical_not(splits_backward(plan.schedule)) | (plan.zero != 3)
+    yield negated(splits_backward(plan.schedule)) | (plan.zero != 3)
     name = SCHEDULE_NAMES[one(plan).schedule]
     yield (
         f"{name} splits the backward pass, in which {runtime.id} loses gradients of weights "
@@ -155,7 +153,7 @@ def split_backward_keeps_weights(plan: Layout, runtime: Runtime) -> Ruling:
 @restriction
 def split_backward_keeps_norm(plan: Layout, runtime: Runtime) -> Ruling:
     """Schedules that split the backward pass need a loss in one piece: one in pieces reshards the final norm."""
-    yield np.logical_not(splits_backward(plan.schedule)) | (runtime.entropy.sequence_pieces == 1)
+    yield negated(splits_backward(plan.schedule)) | (runtime.entropy.sequence_pieces == 1)
     yield (
         f"{SCHEDULE_NAMES[one(plan).schedule]} splits the backward pass, in which {runtime.id} loses the gradient of a "
         f"final norm that the loss reshards with the head after {runtime.entropy.sequence_pieces} pieces of the "
@@ -167,7 +165,7 @@ def split_backward_keeps_norm(plan: Layout, runtime: Runtime) -> Ruling:
 @restriction
 def split_backward_recomputes_nothing(plan: Layout, runtime: Runtime) -> Ruling:
     """Under schedules that split the backward pass nothing is recomputed: what that keeps is not modelled."""
-    yield np.logical_not(splits_backward(plan.schedule)) | (plan.recompute == Recompute.NONE)
+    yield negated(splits_backward(plan.schedule)) | (plan.recompute == Recompute.NONE)
     name, usual = SCHEDULE_NAMES[one(plan).schedule], usual_schedule(one(plan).vpp).record.name
     yield (
         f"{name} with vpp {plan.vpp} splits the backward pass, for which {runtime.id} computes a layer again for each "
@@ -180,7 +178,7 @@ def microbatches_fill_stages(plan: Layout, *, spare: int = 0) -> Ruling:
     """With 1F1B there are pp micro-batches or more, less those that the runtime spares."""
     fewest = plan.pp - spare
     alternates = plan.schedule == Schedule.ONE_F_ONE_B
-    yield np.logical_not(alternates) | (plan.num_microbatches >= fewest)
+    yield negated(alternates) | (plan.num_microbatches >= fewest)
     yield (
         f"1F1B needs {fewest} micro-batches or more for pp {plan.pp} stages, but there are {plan.num_microbatches}; "
         f"nearest num_microbatches: {fewest}; nearest pp: {plan.num_microbatches + spare}"
@@ -190,5 +188,5 @@ def microbatches_fill_stages(plan: Layout, *, spare: int = 0) -> Ruling:
 @restriction
 def interleaving_beyond_two(plan: Layout) -> Ruling:
     """vpp 2 or more, but with a V, needs pp 3 or more."""
-    yield np.logical_not(_in_turns(plan)) | (plan.pp > 2)
+    yield negated(_in_turns(plan)) | (plan.pp > 2)
     yield f"vpp {plan.vpp} needs more than 2 stages, but pp is {plan.pp}; nearest pp: 3, or vpp 1"

@@ -6,8 +6,6 @@ import math
 import operator
 from functools import reduce
 
-import numpy as np
-
 from meshwright.layout.legality.rule import (
     Ruling,
     change,
@@ -51,7 +49,7 @@ def kv_heads(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
             f"{change('tp', plan.tp, divisors(common))}"
         )
         return
-    yield np.logical_and.reduce([(count % plan.tp == 0) | (plan.tp % count == 0) for count in counts])
+    yield reduce(operator.and_, [(count % plan.tp == 0) | (plan.tp % count == 0) for count in counts])
     plan = one(plan)
     broken = next(count for count in counts if count % plan.tp and plan.tp % count)
     fitting = [
@@ -75,7 +73,7 @@ def ffn_size(plan: Layout, model: Model) -> Ruling:
 def sequence_parallel(plan: Layout, job: Job, runtime: Runtime) -> Ruling:
     """sp needs a runtime that has it, tp 2 or more, and a sequence that divides by tp x cp."""
     splits = (plan.tp > 1) & (job.sequence_length % (plan.tp * plan.cp) == 0)
-    yield np.logical_not(plan.sp) | (splits & runtime.plans.sequence_parallel)
+    yield (plan.sp == 0) | (splits & runtime.plans.sequence_parallel)
     plan, sequence = one(plan), job.sequence_length
     if not runtime.plans.sequence_parallel:
         yield f"sp with tp {plan.tp}: {runtime.id} splits no norms or residuals over tp; only no sp would do"
