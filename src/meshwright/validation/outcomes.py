@@ -134,15 +134,11 @@ def _case_of(configuration: Configuration) -> Case | InvalidInput:
 
 def _questions(cases: Sequence[Case]) -> list[list[Case]]:
     """Cases by their question, whatever its global batch: that is for a plan to keep, and not for its price."""
-    questions: dict[tuple[object, ...], list[list[Case]]] = defaultdict(list)
+    questions: dict[tuple[object, ...], list[Case]] = defaultdict(list)
     for case in cases:
         given, job = case.inputs, case.inputs.job.model_dump(exclude={"global_batch"})
-        alike, on = questions[given.model, *job.values()], (given.cluster, given.runtime)
-        same = next((each for each in alike if (each[0].inputs.cluster, each[0].inputs.runtime) == on), None)
-        if same is None:
-            alike.append(same := [])
-        same.append(case)
-    return [*chain.from_iterable(questions.values())]
+        questions[given.model, given.cluster, given.runtime, *job.values()].append(case)
+    return [*questions.values()]
 
 
 def _priced(asked: Sequence[tuple[Inputs, Sequence[Plan]]]) -> list[Sequence[Estimate | InvalidInput]]:
