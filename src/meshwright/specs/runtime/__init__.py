@@ -218,7 +218,7 @@ def read_runtime(name: str) -> Runtime:
     What its file leaves out, a root of its family says, or a runtime of it (`runtime_entry`).
     """
     entry = runtime_entry(name)
-    return Runtime(**entry | {"elementwise_kernels": _elementwise_entries() | entry.get("elementwise_kernels", {})})
+    return Runtime(**entry | {"elementwise_kernels": _elementwise_kernels() | entry.get("elementwise_kernels", {})})
 
 
 def runtime_entry(name: str) -> dict[str, Any]:
@@ -268,9 +268,10 @@ def releases(name: str) -> dict[str, dict[str, Any]]:
     return known
 
 
-def _elementwise_entries() -> dict[str, Any]:
-    """The element-wise kernels of the catalogue by name: implementations that every framework may take."""
-    return {name: _elementwise_entry(name) for name in catalog.names("elementwise")}
+@cache
+def _elementwise_kernels() -> dict[str, ElementwiseKernels]:
+    """Those of the catalogue by name: implementations that every framework may take."""
+    return {name: ElementwiseKernels(**_elementwise_entry(name)) for name in catalog.names("elementwise")}
 
 
 def _elementwise_entry(name: str) -> dict[str, Any]:

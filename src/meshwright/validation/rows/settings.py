@@ -137,13 +137,19 @@ def behaviours_of(row: Row) -> tuple[str, str]:
     return framework, _behaviours_of(*(row[name] for name in COLUMNS_OF_RUNTIME), has_experts=bool(row["moe_experts"]))
 
 
+OF_WHICH_ONE_IS_USED = ("elementwise_kernels", "cross_entropies")
+"""Tables of a runtime that hold what it does not do as well."""
+
+
 @cache
 def _behaviours_of(*values: str, has_experts: bool) -> str:
     runtime = _runtime_of(*values)
     unread = {} if has_experts else {"communication": {*FOR_EXPERTS}}
     if not runtime.storage.cast_moment_bytes:
         unread["storage"] = {"casts_moments"}  # of narrower moments than it has
-    return runtime.model_dump_json(exclude={**dict.fromkeys(IDENTITY, True), **unread})
+    used = runtime.elementwise_bytes, runtime.entropy
+    does = runtime.model_dump_json(exclude={**dict.fromkeys((*IDENTITY, *OF_WHICH_ONE_IS_USED), True), **unread})
+    return "".join((does, *(each.model_dump_json() for each in used)))
 
 
 def _with_settings(runtime: Runtime, settings: Sequence[RunSetting]) -> Runtime:
