@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, negated, one_of
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
 from meshwright.distinct import distinct_rows, distinct_values
@@ -68,7 +68,7 @@ def choices(plans: Plans) -> IntColumn:
     """
     columns = [getattr(plans, name) for name in CHOICE]
     columns += [
-        np.where(np.isin(plans.schedule, USUAL), 0, plans.schedule),
+        np.where(one_of(plans.schedule, USUAL), 0, plans.schedule),
         plans.recompute == Recompute.FULL,
         np.maximum(plans.zero, 1),
     ]
@@ -139,7 +139,7 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
         10 * (inputs.runtime.plans.shards_by_another_engine & (plans.zero > 1)),
         8 * (plans.etp > 1),
         14 * ((plans.tp > 1) & (plans.sp == 0) & inputs.runtime.plans.sequence_parallel),
-        4 * ~np.isin(plans.schedule, USUAL),
+        4 * negated(one_of(plans.schedule, USUAL)),
         *(np.log2(chunks).astype(np.int64) for chunks in (plans.pp, plans.vpp)),
     ]
     total: IntColumn = np.sum(np.array(points, dtype=np.int64), axis=0)

@@ -175,9 +175,11 @@ def coverage(runs: Sequence[Residual], known: Callable[[str, bool], Residuals]) 
     runs of a source are held against, of rows whose words alone are known or of others.
     """
     inside: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for source, by_words in sorted({(run.source, run.by_words) for run in runs}):
+    of_sources: dict[tuple[str, bool], list[Residual]] = defaultdict(list)
+    for run in runs:
+        of_sources[run.source, run.by_words].append(run)
+    for (source, by_words), mine in sorted(of_sources.items()):
         held = known(source, by_words)
-        mine = [run for run in runs if (run.source, run.by_words) == (source, by_words)]
         errors = {each: of_a_new_source(each, held) for each in {run.like for run in mine}}
         for run in mine:
             low, high = errors[run.like].widened(widening(run.waiting, held.waiting)).eight_of_ten

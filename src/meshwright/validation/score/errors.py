@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from meshwright.arrays import FloatColumn
 from meshwright.validation.outcomes import Outcome, Pair
 
 K = TypeVar("K", bound=Hashable)
@@ -50,11 +51,10 @@ def memory_of(kind: str) -> Quantity:
 
 def errors_of(outcomes: Iterable[Outcome], quantity: Quantity) -> Errors | None:
     """The errors of one quantity over configurations; None where nothing of it was measured."""
-    signed = [pair.error for outcome in outcomes if (pair := quantity(outcome)) is not None]
-    if not signed:
+    errors = _signed(outcomes, quantity)
+    if not len(errors):
         return None
-    errors = np.array(signed)
-    size = np.abs(errors).round(ROUND)
+    size = _sizes(errors)
     return Errors(
         n=len(errors),
         mape=float(size.mean()),
@@ -68,9 +68,18 @@ def errors_of(outcomes: Iterable[Outcome], quantity: Quantity) -> Errors | None:
 
 def mean_of_datasets(outcomes: Sequence[Outcome], quantity: Quantity) -> float | None:
     """The mean over datasets of their mean absolute errors, a share; None where nothing was measured."""
-    errors = (errors_of(each, quantity) for each in grouped(outcomes, lambda each: each.configuration.dataset).values())
-    means = [each.mape for each in errors if each]
+    sources = grouped(outcomes, lambda each: each.configuration.dataset).values()
+    means = [_sizes(errors).mean() for each in sources if len(errors := _signed(each, quantity))]
     return float(np.mean(means)) if means else None
+
+
+def _signed(outcomes: Iterable[Outcome], quantity: Quantity) -> FloatColumn:
+    """The errors of what was measured of one quantity, shares."""
+    return np.array([pair.error for outcome in outcomes if (pair := quantity(outcome)) is not None])
+
+
+def _sizes(errors: FloatColumn) -> FloatColumn:
+    return np.abs(errors).round(ROUND)
 
 
 def grouped(outcomes: Iterable[Outcome], key: Callable[[Outcome], K]) -> dict[K, list[Outcome]]:
