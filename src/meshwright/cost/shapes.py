@@ -71,7 +71,7 @@ def alone(plans: Plans) -> Layout:
     >>> alone(Plans.of([Plan(tp=2)])).tp
     2
     """
-    return plans[0] if len(plans) == 1 else plans
+    return plans.alone()
 
 
 OF_ONE_MICRO_BATCH = {"sp", "context_exchange", "micro_batch", "recompute", "recompute_modules"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Self, TypeAlias, TypeVar
 
@@ -44,6 +44,8 @@ class Plans:
     schedule: IntColumn
     chunkings: tuple[tuple[int, ...], ...] = ((),)
     """Layers of every chunk, of the plans that spell them out; the first leaves them to the runtime."""
+    only: Plan | None = field(default=None, init=False)
+    """Of a table of one plan, that plan, once it has been asked for."""
 
     @classmethod
     def of(cls, plans: Iterable[Plan]) -> Self:
@@ -112,9 +114,15 @@ class Plans:
         if len(self) == len(rows) == 1:
             return self
         plans = object.__new__(_Rows)
-        for name, value in {"_whole": self, "_rows": rows, "chunkings": self.chunkings}.items():
+        for name, value in {"_whole": self, "_rows": rows, "chunkings": self.chunkings, "only": None}.items():
             object.__setattr__(plans, name, value)
         return plans
+
+    def alone(self) -> Layout:
+        """Of one plan in a table, the plan itself; else the table."""
+        if len(self) == 1 and self.only is None:
+            object.__setattr__(self, "only", self[0])
+        return self.only or self
 
     def chunks(self, size: int) -> Iterator[Plans]:
         """The rows in pieces of at most `size`."""
