@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
@@ -217,13 +218,18 @@ def _value(key: str, text: str, change: str) -> Any:
         raise _fault(key, "is no behaviour, so it cannot be replaced")
     if re.fullmatch(r"[A-Za-z_][\w-]*", text.strip()) and text.strip() not in ("true", "false", "inf", "nan"):
         return text.strip()
-    try:
-        document = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError):
-        document = {}
+    document = _document(text)
     if document.keys() != {"value"}:
         raise _fault(key, f'{quoted(text)} is not a value: write a number, true, false, a word or a list, as ["fp8"]')
-    return document["value"]
+    return deepcopy(document["value"])
+
+
+@lru_cache(maxsize=1024)
+def _document(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return {}
 
 
 def _path(key: str, runtime: Runtime) -> list[str]:

@@ -248,7 +248,7 @@ class Inputs(Spec):
         given = self.job.expert_imbalance, self.job.expert_spread, self.expert_capacity
         return self.model.is_moe and all(each is None for each in given)
 
-    @property
+    @cached_property
     def expert_capacity(self) -> float | None:
         """Rows of every expert over the mean of its tokens from each rank: the job's, else the runtime's where the job
         does not say how tokens are shared; None: all tokens are taken.

@@ -18,19 +18,19 @@ def precision_faults(accelerator: Accelerator, job: Job, runtime: Runtime) -> It
 
 
 def _recipe(accelerator: Accelerator, job: Job, runtime: Runtime) -> Iterator[Fault]:
-    recipe, instead = read_precision(job.precision), _instead(accelerator, runtime)
+    recipe = read_precision(job.precision)
     peaks, constants = accelerator.peak_flops, accelerator.kernels.low_precision
     if job.precision not in runtime.plans.precisions:
-        yield Fault("job.precision", f"{runtime.id} has no {job.precision}; {instead}")
+        yield Fault("job.precision", f"{runtime.id} has no {job.precision}; {_instead(accelerator, runtime)}")
     elif missing := [peak for peak in (recipe.peak, recipe.half) if peak not in peaks]:
         priced = f"{accelerator.id} has no {missing[0]} matrix units"
         if missing[0] in accelerator.unpriced_formats:
             priced = f"{missing[0]} is not priced on {accelerator.id}, whose peak in it is not in the catalogue"
-        yield Fault("job.precision", f"{priced}; {instead}")
+        yield Fault("job.precision", f"{priced}; {_instead(accelerator, runtime)}")
     elif not recipe.runs_on(accelerator):
         needs = f"{recipe.id} needs compute capability {recipe.least_compute_capability:g} or more"
         has = f"{accelerator.id} has {accelerator.compute_capability}"
-        yield Fault("job.precision", f"{needs}, and {has}; {instead}")
+        yield Fault("job.precision", f"{needs}, and {has}; {_instead(accelerator, runtime)}")
     elif recipe.number_format != "half" and recipe.number_format not in constants:
         what = f"kernels {quoted(accelerator.kernels.id)} hold no constants of {recipe.number_format} products"
         yield Fault("job.precision", f"{what}; use {recipe.half}")
