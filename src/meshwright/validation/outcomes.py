@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 from meshwright.cost.estimate import Estimate
@@ -78,7 +79,7 @@ class Outcome:
         name = self.configuration.rows[0]["precision"] or "bf16"
         return catalog.resolve("precisions", name) if self.case else name
 
-    @property
+    @cached_property
     def framework(self) -> str:
         """The id of its runtime, or the name of a framework that the catalogue has not."""
         name = self.configuration.rows[0]["runtime"].partition("@")[0]

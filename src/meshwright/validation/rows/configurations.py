@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 
 from meshwright.errors import InvalidInput
 from meshwright.validation.rows.released import with_its_recipe
@@ -31,6 +32,7 @@ RUNTIME = ("runtime", "compiled", "attention_kernel", "settings", "with")
 """Columns that say how the runtime behaves: rows agree where it behaves alike, in whichever release."""
 RUN = tuple(column for column in COLUMNS if column not in (*MEASURED, *FREE_TEXT, *RUNTIME))
 """Columns in which they agree beside."""
+_run_of = itemgetter(*RUN)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def configurations(rows: Iterable[Row]) -> Iterator[Configuration]:
     for index, row in enumerate(rows):
         try:
             read = normalised(row)
-            run = (*(read[column] for column in RUN), *behaviours_of(with_its_recipe(read)[0]))
+            run = (*_run_of(read), *behaviours_of(with_its_recipe(read)[0]))
         except InvalidInput:
             read, run = row, ()
         keyed[run if run and row["config_key"] else (index,)].append(read)

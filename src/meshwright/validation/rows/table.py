@@ -122,9 +122,9 @@ def normalised(row: Row) -> Row:
     """
     done = dict(row)
     for column in filter(row.__getitem__, COUNTS):
-        done[column] = _number(column, row[column], whole=True)
+        done[column] = _count(column, row[column])
     for column in filter(row.__getitem__, FIGURES):
-        done[column] = _number(column, row[column], whole=False)
+        done[column] = _figure(column, row[column])
     for column in filter(row.__getitem__, CHOICES):
         choices, synonyms = CHOICES[column], SYNONYMS.get(column, {})
         done[column] = word = synonyms.get(row[column].lower(), row[column].lower())
@@ -160,13 +160,16 @@ def figure(text: str) -> float | None:
 
 
 @lru_cache(maxsize=1 << 14)
-def _number(column: str, text: str, *, whole: bool) -> str:
+def _count(column: str, text: str) -> str:
+    value, least = figure(text), 0 if column in MAY_BE_0 else 1
+    if value is None or value != round(value) or not least <= value <= LARGEST_COUNT:
+        raise NotModelled(f"{column} is {quoted(text)}; it must be a whole number from {least} to {LARGEST_COUNT}")
+    return str(round(value))
+
+
+@lru_cache(maxsize=1 << 14)
+def _figure(column: str, text: str) -> str:
     value = figure(text)
-    if whole:
-        least = 0 if column in MAY_BE_0 else 1
-        if value is None or value != round(value) or not least <= value <= LARGEST_COUNT:
-            raise NotModelled(f"{column} is {quoted(text)}; it must be a whole number from {least} to {LARGEST_COUNT}")
-        return str(round(value))
     if value is None or (value and not LEAST_FIGURE <= value <= LARGEST_FIGURE):
         which = f"a number from {LEAST_FIGURE:g} to {LARGEST_FIGURE:g}, or 0 or blank where it is not known"
         which += ", with a point before its decimals" if "," in text else ""
