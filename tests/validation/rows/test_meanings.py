@@ -100,6 +100,7 @@ def _columns(row: Row) -> Row:
         ({**WHOLE_LAYERS, "runtime": "accelerate", "notes": "50 of 80 layers recomputed"}, {"recompute_layers": "50"}),
         ({**WHOLE_LAYERS, "runtime": "deepspeed", "notes": "50 of 80 layers recomputed"}, {}),
         ({**WHOLE_LAYERS, "pp": "2", "notes": "12 of 80 layers recomputed"}, {}),
+        ({**WHOLE_LAYERS, "pp": "2", "notes": "block, 3 layers of each chunk"}, {"recompute_layers": "3"}),
         ({**WHOLE_LAYERS, "recompute": "none", "notes": "12 of 80 layers recomputed"}, {}),
         (
             {"runtime": "megatron-core", "moe_experts": "8", "notes": "MOE_ROUTER_FORCE_LOAD_BALANCING=False"},
@@ -153,6 +154,10 @@ def test_documents_are_as_long_as_those_of_the_data_that_is_named(said: Row, len
         ({"runtime": "pytorch-fsdp1", "runtime_detail": "CPUOffload(offload_params=True)"}, "on the host"),
         ({"runtime": "pytorch-fsdp1", "notes": "fsdp_offload_params: true"}, "on the host"),
         ({"runtime": "pytorch-fsdp1", "notes": "fsdp_offload_params: false"}, ""),
+        ({"moe_experts": "64", "notes": "QLoRA rank 32, quantize_moe_experts: true"}, "packed too"),
+        ({"moe_experts": "64", "notes": "quantize_moe_experts: false"}, ""),
+        ({"runtime": "pytorch-eager", "notes": "optimizer_in_bwd"}, "within the backward pass"),
+        ({"runtime": "pytorch-eager", "notes": "optimizer_in_bwd=False"}, ""),
     ],
 )
 def test_runs_that_no_runtime_prices_are_refused(said: Row, reason: str) -> None:
@@ -238,6 +243,15 @@ def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, be
         ("pytorch-fsdp1", "Hugging Face Trainer, FSDP1", "gradient_bytes=2"),
         ("accelerate", "fsdp_offload_params=true", "offloaded=everything"),
         ("accelerate", "fsdp_offload_params=false", ""),
+        ("pytorch-eager", "packed; cut cross-entropy", "cross_entropy=fused_linear"),
+        ("accelerate", "cut_cross_entropy: false", ""),
+        ("accelerate", "experts of ScatterMoE", "expert_products=one_kernel"),
+        ("accelerate", "experts of modules of transformers", ""),
+        ("accelerate", "AdamW of 8 bits", "moment_bytes=1"),
+        ("pytorch-eager", "optim: paged_adamw_8bit", "moment_block=256"),
+        ("pytorch-eager", "weights of 8 bits", ""),
+        ("megatron-core", "CUDA_LAUNCH_BLOCKING=1 in its environment", "runs_ahead=false"),
+        ("megatron-core", "CUDA_LAUNCH_BLOCKING=0", ""),
         ("megatron-core", "ranks not bound to cores (numactl --membind=0-3 alone)", "binds_ranks=false"),
         ("megatron-core", "--transformer-impl local by default", "elementwise=eager"),
         ("megatron-core", "without Transformer Engine and Apex", "fused_update=false"),
@@ -691,6 +705,23 @@ def test_automodel_summed_gradients_of_experts_in_every_micro_batch_in_2025(said
     assert ("accumulates_whole=false" in read) != whole
 
 
+@pytest.mark.parametrize(
+    ("runtime", "month", "dp", "whole"),
+    [
+        ("accelerate", "2025-08", "8", False),
+        ("accelerate", "2025-11", "8", True),
+        ("accelerate", "2025-08", "1", True),
+        ("pytorch-fsdp1", "2025-08", "8", True),
+    ],
+)
+def test_accelerate_reduced_in_every_micro_batch_of_fsdp2_until_1_11(
+    runtime: str, month: str, dp: str, whole: bool
+) -> None:
+    row = _stranger(runtime=runtime, runtime_detail="axolotl", software_release=month, dp=dp, compiled="no")
+    read = with_behaviours_over("", [each for one in _taken(row) for each in one.behaviours])
+    assert ("accumulates_whole=false" in read) != whole
+
+
 def test_loops_of_bionemo_sum_gradients_in_every_micro_batch() -> None:
     row = _stranger(runtime="automodel", runtime_detail="bionemo-recipes: Transformer Engine layers, FSDP2")
     read = read_case(as_known([row])[0]).inputs.runtime
@@ -713,7 +744,10 @@ def test_the_loss_of_trl_is_computed_by_parts_since_2026(said: Row, loss: str) -
     assert read_case(as_known([row])[0]).inputs.runtime.kernels.cross_entropy == loss
 
 
-def test_words_say_that_inputs_of_checkpointed_layers_wait_on_the_host() -> None:
-    row = _stranger(runtime="accelerate", notes="inputs of checkpointed layers in pinned host memory")
+@pytest.mark.parametrize(
+    "notes", ["inputs of checkpointed layers in pinned host memory", "activation_offloading: true"]
+)
+def test_words_say_that_inputs_of_checkpointed_layers_wait_on_the_host(notes: str) -> None:
+    row = _stranger(runtime="accelerate", notes=notes)
     read = [as_known([row | {"recompute": recompute}])[0] for recompute in ("full", "none")]
     assert [read_case(each).inputs.runtime.activations.offloaded_layers for each in read] == [10_000, 0]
