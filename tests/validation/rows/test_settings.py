@@ -119,6 +119,8 @@ def test_a_row_goes_before_its_settings_and_these_before_its_columns() -> None:
     assert kernels == ["eager", "flash-2", "flash-1"]
     assert runtime_of(llama(**titan)).kernels.elementwise == "fused"
     assert set(COMPILED) == set(UNSWITCHED) == {"yes", "no"}
+    assert base_runtime("deepspeed", "no") == base_runtime("deepspeed")
+    assert base_runtime("deepspeed", "yes").kernels.elementwise == "fused"
 
 
 def test_any_fused_attention_is_the_runtimes_own_or_flash_2_where_it_has_none() -> None:

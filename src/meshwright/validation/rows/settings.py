@@ -18,7 +18,7 @@ from meshwright.validation.rows.table import Row, split_list
 COMPILED = {"yes": "compiled=true", "no": "compiled=false"}
 """What the column `compiled` changes where the runtime has the switch of that name; blank: nothing."""
 UNSWITCHED = {"yes": "elementwise=fused", "no": "elementwise=eager"}
-"""The same where it has none."""
+"""The same of what stands for a framework, where it has none; a runtime of the catalogue compiles nothing of itself."""
 MEGATRON = "megatron"
 """The family of runtimes whose kernels are fused by hand, whether a row says that nothing is compiled or not."""
 
@@ -78,7 +78,8 @@ def base_runtime(framework: str, compiled: str = "") -> Runtime:
     stand_in = stand_ins().get(framework)
     if not stand_in:
         runtime = read_runtime(framework)
-        return runtime if runtime.family == MEGATRON else _compiled(runtime, compiled)
+        as_it_is = runtime.family == MEGATRON or (compiled == "no" and "compiled" not in runtime.switches)
+        return runtime if as_it_is else _compiled(runtime, compiled)
     runtime, without = _compiled(read_runtime(stand_in.runtime), compiled), stand_in.without_rules
     names = {rule.name for rule in runtime.rules}
     for name in (each for each in without if each not in names):
