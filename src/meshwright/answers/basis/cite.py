@@ -27,6 +27,7 @@ from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.components import communicator_bytes
 from meshwright.cost.memory.fit import verdict
+from meshwright.cost.memory.graph_pool import pool_bytes
 from meshwright.cost.memory.states import state_bytes
 from meshwright.cost.repeated import repeated_parts
 from meshwright.layout.plan import Plan
@@ -57,6 +58,8 @@ ONLY_WITH: dict[str, Condition] = {
     "quantised_gathers": "quantised",
     "gemm_fp8": "fp8",
     "gemm_fp4": "fp4",
+    "whole_step_graph_uncertainty": "graphs",
+    "graphed_expert_rows": "graphs",
 }
 """Entries of data files that an answer may not rest on, and when it does."""
 
@@ -102,6 +105,7 @@ def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
         "ep: expert parallelism": (plan.ep > 1, expert_exchanges),
         f"ep: {inputs.dispatcher.replace('_', '-')} dispatcher": (plan.ep > 1, exchange),
         "multi-token prediction": (inputs.mtp_layers > 0, prediction_time),
+        "CUDA graphs": (inputs.runtime.host.graphs != "none", pool_bytes),
         "pp: schedule": (plan.pp > 1, plan.schedule.record.in_flight),
     }
     return ALWAYS | {about: formula for about, (used, formula) in chosen.items() if used}
