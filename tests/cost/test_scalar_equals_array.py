@@ -151,7 +151,6 @@ OF_THE_QUESTION = {
     "shard.dense_block",
     "shard.compressed_width",
     "saved.product_bytes",
-    "graph_pool.widened_by_graphs",
     "slowdown.constants_of",
     "slowdown.sustained_attention_slowdown",
     "slowdown.slowest_rank",

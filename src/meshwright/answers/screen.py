@@ -10,7 +10,7 @@ from meshwright.answers.words import job_details, rack_words, sequences
 from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
-from meshwright.cost.memory.graph_pool import widened_by_graphs
+from meshwright.cost.memory.graph_pool import WHOLE_STEP
 from meshwright.specs.behaviours import FROZEN, TRAINING_DTYPE, replaced_words
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.hosts import unknown_host
@@ -144,8 +144,8 @@ def fit_words(estimate: Estimate, inputs: Inputs) -> str:
         text += "; it fits only if it takes less than predicted"
         if fit.needed_bytes - estimate.memory.fragmentation <= fit.visible_bytes:
             text += ", or PyTorch gives back what it holds and does not use, which makes a step longer"
-    if fit.verdict.fits and widened_by_graphs(inputs):
-        text += "; one CUDA graph of the whole step may need much more"
+    if fit.verdict.fits and inputs.runtime.host.graphs == WHOLE_STEP:
+        text += "; one CUDA graph of the whole step may need more"
     return Toned(text, TONES[fit.verdict])
 
 

@@ -58,7 +58,6 @@ ONLY_WITH: dict[str, Condition] = {
     "quantised_gathers": "quantised",
     "gemm_fp8": "fp8",
     "gemm_fp4": "fp4",
-    "whole_step_graph_uncertainty": "graphs",
     "graphed_expert_rows": "graphs",
 }
 """Entries of data files that an answer may not rest on, and when it does."""

@@ -9,7 +9,6 @@ from meshwright.answers.experts.routing import RankImbalance, rank_imbalance, st
 from meshwright.answers.records import fields_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
-from meshwright.cost.memory.graph_pool import widened_by_graphs
 from meshwright.search.published.runs import unpublished
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import of_an_unproven_kind, predictive
@@ -140,9 +139,7 @@ def _memory_sources(inputs: Inputs) -> str:
         rest = f" fragmentation from {margins.fragmentation_likely:.1%} to {margins.fragmentation_safe:.1%},"
     else:
         own = f"{known.sources(group=measured, runtime=runtime.framework) or 'none'} with {runtime.id}"
-    share = widened_by_graphs(inputs)
-    graphs = f", and one CUDA graph of the whole step that takes {share:.0%} of what is allocated more" if share else ""
     return (
         f"The range covers the errors in {measured} memory of {total} sources ({own}),{rest} and "
-        f"communicators of up to {1 + margins.communicator_uncertainty:g} times the estimate{graphs}."
+        f"communicators of up to {1 + margins.communicator_uncertainty:g} times the estimate."
     )

@@ -11,7 +11,6 @@ import numpy as np
 from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, root, where
 from meshwright.cost.deviates import normal_deviate
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.graph_pool import widened_by_graphs
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import predictive
 from meshwright.specs.residuals import ALLOCATED, like_memory, measured_memory
@@ -103,8 +102,7 @@ def bounds(
     """What a rank holds in eight of ten runs of a source that nobody has seen.
 
     expected = reserved + context + communicators + (e^m - 1) x
-    most = expected + sqrt(((h - e^m) x)^2 + ((f_safe - f) allocated)^2 + (u communicators)^2 + (g allocated)^2
-    + routing^2)
+    most = expected + sqrt(((h - e^m) x)^2 + ((f_safe - f) allocated)^2 + (u communicators)^2 + routing^2)
     least = expected - sqrt(((e^m - l) x)^2 + (reserved - (1 + f_likely) allocated - graphs)^2 + routing^2), as an
     allocator that runs short gives back what it only holds, but nothing of the pool of CUDA graphs.
 
@@ -112,8 +110,7 @@ def bounds(
     where that was measured (`measured_memory`), with the error of the allocator in it, which makes the term in f_safe
     0; else of allocated memory. f, the expected share of fragmentation, f_safe and f_likely are the runtime's; 0.093 of
     Megatron is the worst rank of 43 measured runs, and 0 that of segments which expand. u = 1.8: one measured dense
-    layout held 2.8 times the communicators counted here. g, the runtime's, is 0 but where one CUDA graph is the whole
-    step. That these are percentiles too, and the errors independent, is
+    layout held 2.8 times the communicators counted here. That these are percentiles too, and the errors independent, is
     assumed. allocated, reserved, communicators: bytes, scalar or array (n,); routing: what a rank holds more where
     experts are as unequal as in one of ten training runs, and as much less where they are as equal; cuda_graphs: of
     reserved, what their pool holds; bytes. Returns bytes. Source: reserved over allocated of SimuMax's B200 runs.
@@ -132,7 +129,6 @@ def bounds(
         ((high - middle) * tensors) ** 2
         + (apart * (memory.fragmentation_safe - memory.fragmentation) * allocated) ** 2
         + (memory.communicator_uncertainty * communicators) ** 2
-        + (widened_by_graphs(inputs) * allocated) ** 2
         + unequal
     )
     given_back = reserved - cuda_graphs - (1 + memory.fragmentation_likely) * allocated

@@ -66,19 +66,6 @@ def expert_rooms(plan: Layout, inputs: Inputs, kind: LayerKind, shard: ExpertSha
     return larger(shard.rows, kept * mean), larger(shard.rows, working * mean)
 
 
-def widened_by_graphs(inputs: Inputs) -> float:
-    """How far what one run in ten holds exceeds what is allocated, for its CUDA graphs; 0: no further.
-
-    Where one graph is the whole step, the runtime's. Returns a share. Source: `whole_step_graph_uncertainty`.
-
-    >>> from meshwright.specs.reading.examples import LLAMA
-    >>> widened_by_graphs(LLAMA)
-    0.0
-    """
-    whole = inputs.runtime.host.graphs == WHOLE_STEP
-    return inputs.runtime.memory.whole_step_graph_uncertainty if whole else 0.0
-
-
 def pool_bytes(handed_out: Floats, updating: Floats, in_backward: Floats, inputs: Inputs) -> Floats:
     """What the pool of a rank's CUDA graphs holds beyond what the same kernels need without them.
 

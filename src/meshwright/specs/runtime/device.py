@@ -227,9 +227,6 @@ class DeviceMemory(Spec):
     """Of one stage-to-stage communicator."""
     communicator_uncertainty: NonNegative
     """How far communicators of one run in ten exceed that, as a share."""
-    whole_step_graph_uncertainty: NonNegative = 0
-    """How far what one run in ten holds exceeds what is allocated, as a share, where one CUDA graph is the whole
-    step."""
     fragmentation: NonNegative
     """Reserved over allocated memory, less one: expected."""
     fragmentation_likely: NonNegative
