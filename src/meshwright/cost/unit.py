@@ -180,7 +180,10 @@ def _end_fields(inputs: Inputs) -> tuple[str, ...]:
 
 def _ends(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, UnitTime]:
     """The embedding; and the head, with multi-token prediction."""
-    embedding, head, region = embedding_time(shapes, inputs), head_time(shapes, inputs), tensor_region(shapes, inputs)
+    embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
+    if not (some(shapes.tp > 1) or inputs.mtp_layers):
+        return _end(embedding, (), inputs), _end(head, (), inputs)
+    region = tensor_region(shapes, inputs)
     ending = _end(head, head_exchanges(region, shapes, inputs, head), inputs)
     if inputs.mtp_layers:
         ahead = _end(prediction_time(shapes, inputs), prediction_exchanges(region, shapes, inputs), inputs)

@@ -49,12 +49,12 @@ class Inputs(Spec):
         """The job's precision."""
         return read_precision(self.job.precision)
 
-    @cached_property
+    @property
     def peak_flops(self) -> float:
         """Dense peak of one accelerator in the number format of the recipe's products, FLOP/s."""
         return self.cluster.accelerator.peak_flops[self.recipe.peak]
 
-    @cached_property
+    @property
     def half_peak_flops(self) -> float:
         """Dense peak of one accelerator in bf16 or fp16, whichever the recipe does not quantise, FLOP/s."""
         return self.cluster.accelerator.peak_flops[self.recipe.half]
@@ -69,7 +69,7 @@ class Inputs(Spec):
         rows = self.freezes_weights
         return self.recipe.quantise_bytes(self.cluster.accelerator, apart=self.quantises_apart, by_rows_alone=rows)
 
-    @cached_property
+    @property
     def attention_kernel(self) -> AttentionKernel:
         """The runtime's, for this model."""
         kernels = self.runtime.kernels
@@ -93,7 +93,7 @@ class Inputs(Spec):
         """Whether fused attention takes 8-bit operands."""
         return self.runtime.kernels.quantised_attention and self.recipe.quantises
 
-    @cached_property
+    @property
     def quantises_apart(self) -> bool:
         """Whether rows and columns of an operand are quantised by two kernels, of weights in every micro-batch."""
         return self.runtime.kernels.quantises_apart and self.recipe.columns == "own"
@@ -141,7 +141,7 @@ class Inputs(Spec):
         storage = self.runtime.storage
         return storage.weight_bytes if storage.weights == "full" else self.gradient_bytes
 
-    @cached_property
+    @property
     def sums_half_copies(self) -> bool:
         """Whether data-parallel ranks sum 2-byte copies of fp32 gradients: where the runtime does and no other form of
         gradients is asked for.
@@ -150,7 +150,7 @@ class Inputs(Spec):
             self.runtime.sharding.reduces_half_copies and self.gradient_bytes == FP32_BYTES and not self.job.gradients
         )
 
-    @cached_property
+    @property
     def summed_bytes(self) -> int:
         """Bytes per parameter of what data-parallel ranks sum."""
         return HALF_BYTES if self.sums_half_copies else self.gradient_bytes
@@ -165,7 +165,7 @@ class Inputs(Spec):
         quantised = {"none": 0, "forward": 1, "both": 2}[self.runtime.communication.quantised_dispatch]
         return narrow if quantised > 0 else HALF_BYTES, narrow if quantised > 1 else HALF_BYTES
 
-    @cached_property
+    @property
     def sequence_gather_bytes(self) -> tuple[float, float]:
         """Bytes of an element that tensor-parallel ranks gather along the sequence: of what a product takes, and of a
         gradient, whose rows and columns go apart where they are quantised on their own.
@@ -204,7 +204,7 @@ class Inputs(Spec):
         """Whether a layer has an adapter that reads one of these, as `Adapter.reads` calls them."""
         return any(each.reads in reads for each in self.adapters(kind))
 
-    @cached_property
+    @property
     def host_s_per_step(self) -> float:
         """Seconds of the host outside of the pipeline, also to update adapters tensor by tensor."""
         host, model = self.runtime.host, self.model
@@ -265,12 +265,12 @@ class Inputs(Spec):
         """The same question where the tokens of single experts are so far from their mean, a share."""
         return self.replace(job=self.job.replace(expert_spread=spread))
 
-    @cached_property
+    @property
     def stores_quantised(self) -> bool:
         """Whether ranks store the weights of quantised products in quantised form alone."""
         return self.recipe.quantises and self.job.precision in self.runtime.storage.quantised_weights
 
-    @cached_property
+    @property
     def gathered_bytes(self) -> float:
         """Bytes per parameter of the layers' weights that data-parallel ranks gather."""
         return self.recipe.gathered_bytes if self.stores_quantised else HALF_BYTES
@@ -280,7 +280,7 @@ class Inputs(Spec):
         """Whether a distributed optimizer keeps, of an fp32 weight, only what the stored one lacks."""
         return self.job.precision in self.runtime.storage.remainder_weights and not self.stores_quantised
 
-    @cached_property
+    @property
     def optimizer_bytes(self) -> float:
         """Bytes per parameter of weights that a distributed optimizer updates, or keeps of them, and two moments."""
         stored = self.runtime.storage

@@ -67,7 +67,7 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
     first, second = (*linears.down, *linears.attention, linears.output), linears.feed_forward
     entered = () if linears.down or inputs.adapted(kind, "attention") else linears.attention
     into_block = () if inputs.adapted(kind, "block") else second[:1]
-    apart = runtime_products(inputs, kind, shard)
+    apart = runtime_products(inputs, kind, shard) if inputs.recipe.rescales_gradients else linears
     attention = (
         _around_attention(inputs, kind, shard),
         _context(plan, inputs, shard),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, some, where
@@ -136,14 +137,16 @@ def _recomputed(
         whole = forward._replace(routed=routed)
     elif inputs.runtime.activations.checkpoint_stops_early:
         whole = _until_last_product(forward, products[1][-1], residual_sum_bytes(inputs, shard))
+    full, selective = 1.0 * (plan.recompute == Recompute.FULL), plan.recompute == Recompute.SELECTIVE
+    whole = combined(lambda part: full * part, whole)
+    if not some(selective):
+        return whole
     if inputs.runtime.activations.recomputes_by_product:
         again = _every_second_product(inputs, kind, shard, products, forward._replace(routed=routed))
-        chosen = plan.recompute == Recompute.SELECTIVE
-        again = combined(lambda part: where(chosen, part, 0.0), again)
+        again = combined(lambda part: where(selective, part, 0.0), again)
     else:
         again = _repeated(repeated_parts(plan, kind), inputs, kind, shard, products, forward, experts)
-    full = 1.0 * (plan.recompute == Recompute.FULL)
-    return combined(lambda all_of_it, part: full * all_of_it + part, whole, again)
+    return combined(operator.add, whole, again)
 
 
 def _without_unread(routed: ExpertParts[Kernels], inputs: Inputs) -> ExpertParts[Kernels]:

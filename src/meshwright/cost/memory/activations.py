@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import compress
 from typing import NamedTuple
 
-from meshwright.arrays import Floats, Ints, where
+from meshwright.arrays import Floats, Ints, some, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.kept_products import kept_products
 from meshwright.cost.memory.graph_pool import handed_out_bytes
@@ -86,10 +86,12 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     activations, copied = inputs.runtime.activations, _copied_bytes(plan, inputs, kind, shard)
     everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard) + _pieces(plan, inputs, shard)
     layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
-    left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
-    if activations.recomputes_by_product:
-        left = _every_second_product(plan, inputs, kind, shard, saved.core)
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
+    left = everything
+    if some(selective) and activations.recomputes_by_product:
+        left = _every_second_product(plan, inputs, kind, shard, saved.core)
+    elif some(selective):
+        left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
     saved_bytes = where(full, layer_input, where(selective, left, everything))
     working = working_bytes(plan, inputs, kind, shard, saved, ending)
     return LayerMemory(

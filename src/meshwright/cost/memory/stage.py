@@ -190,7 +190,7 @@ class StageMemory:
 
     @cached_property
     def _peak(self) -> Peak:
-        return peaks(self.steps.timelines, self.rows)
+        return peaks(self.steps.timelines, self.chosen)
 
 
 def stage_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans, inputs: Inputs) -> StageMemory:

@@ -231,14 +231,15 @@ def most_held(timelines: list[StagesTimeline], rows: int) -> FloatColumn:
     return most
 
 
-def peaks(timelines: list[StagesTimeline], chosen: IntColumn) -> Peak:
-    """The peaks of the chosen stages of a table.
+def peaks(timelines: list[StagesTimeline], chosen: IntColumn | None = None) -> Peak:
+    """The peaks of the chosen stages of a table, or of all.
 
     timelines: each with its rows of the table, in order; chosen: rows of the table, shape (k,). Returns bytes, shape
     (k,). Source: by definition.
     """
     if len(timelines) == 1:
         return timelines[0][1].peak(chosen)
+    chosen = np.arange(sum(len(index) for index, _ in timelines)) if chosen is None else chosen
     peak = Peak(np.zeros(len(chosen), dtype=np.int64), *np.zeros((len(Peak._fields) - 1, len(chosen))))
     for index, timeline in timelines:
         own = np.flatnonzero(np.isin(chosen, index))
