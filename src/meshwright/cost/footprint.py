@@ -199,6 +199,8 @@ def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:
     >>> first_largest(np.array([1.0, 2.0, 5.0, 7.0, 7.0, 6.0]), stages).tolist()
     [1, 3]
     """
+    if len(stages.start) == 1:
+        return values.argmax(keepdims=True)
     largest = stages.largest(values)
     found = np.flatnonzero(values == largest.take(stages.plan))
     if len(found) == len(largest):

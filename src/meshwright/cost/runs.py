@@ -35,6 +35,8 @@ class Runs(NamedTuple):
         micro-batch and the number of these, here as the sequences of a step, which mostly are as many in all plans.
         plans: shape (n,); stages: theirs, shape (r,).
         """
+        if len(plans) == 1:
+            return cls(plans, stages, pipelines, shapes, np.zeros(1, dtype=np.int64), np.arange(len(stages.plan)))
         _, kind = first_rows(pipelines.alike[pipelines.stages.start], pipelines.plans.dp)
         first, of_plan = first_rows(kind.take(pipelines.of_plan), shapes.of_plan, plans.global_batch)
         own, its_stages = pipelines.of_plans(first)

@@ -47,6 +47,7 @@ class Exposed(NamedTuple):
         return self.tensor + self.context + self.expert
 
 
+NOTHING_EXPOSED = Exposed()
 AXES = ("tp", "cp", "ep")
 """The parts of exchanges, in the order of the fields of `Exposed`."""
 
@@ -237,6 +238,8 @@ def exposed(exchanges: Iterable[Exchange], inputs: Inputs) -> tuple[Exposed, Exp
     forward, backward = dict[str, list[Exchange]](), dict[str, list[Exchange]]()
     for each in exchanges:
         (forward if each.phase == "forward" else backward).setdefault(each.axis, []).append(each)
+    if not (forward or backward):
+        return NOTHING_EXPOSED, NOTHING_EXPOSED
     waits = ((exposed_seconds(of[axis], inputs) if axis in of else 0.0 for axis in AXES) for of in (forward, backward))
     return Exposed(*next(waits)), Exposed(*next(waits))
 
