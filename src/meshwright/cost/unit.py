@@ -47,7 +47,6 @@ class Exposed(NamedTuple):
         return self.tensor + self.context + self.expert
 
 
-NOTHING_EXPOSED = Exposed()
 AXES = ("tp", "cp", "ep")
 """The parts of exchanges, in the order of the fields of `Exposed`."""
 
@@ -239,20 +238,14 @@ def exposed(exchanges: Iterable[Exchange], inputs: Inputs) -> tuple[Exposed, Exp
     for each in exchanges:
         (forward if each.phase == "forward" else backward).setdefault(each.axis, []).append(each)
     if not (forward or backward):
-        return NOTHING_EXPOSED, NOTHING_EXPOSED
+        return Exposed(), Exposed()
     waits = ((exposed_seconds(of[axis], inputs) if axis in of else 0.0 for axis in AXES) for of in (forward, backward))
     return Exposed(*next(waits)), Exposed(*next(waits))
 
 
 def _end(time: EndTime, exchanges: tuple[Exchange, ...], inputs: Inputs) -> UnitTime:
-    forward, backward = exposed(exchanges, inputs)
-    return UnitTime(
-        forward=time.forward,
-        backward=time.backward,
-        exposed_forward=forward,
-        exposed_backward=backward,
-        weight_gradient=time.weight_gradient,
-    )
+    waits = exposed(exchanges, inputs)
+    return UnitTime(time.forward, time.backward, *waits, weight_gradient=time.weight_gradient)
 
 
 def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
