@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,8 +46,6 @@ class Gemm(NamedTuple):
 
 
 NO_GEMM = Gemm(0.0, 0.0, 0.0)
-FEW_SIZES = 256
-"""Sizes of products that many questions ask for, as of the layers of one plan: they are priced once for all."""
 
 
 def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inputs, *, half: bool = False) -> Gemm:
@@ -106,22 +103,13 @@ def products_time(
     """
     (rows, outputs, features), shape = linear, np.broadcast(*linear).shape
     # Of the three products: shape (3, ...).
-    m, n, k, slower = sizes = np.empty((4, 3, *shape))
+    m, n, k, slower = np.empty((4, 3, *shape))
     m[0], m[1], m[2] = rows, rows, outputs
     n[0], n[1], n[2] = outputs, features, features
     k[0], k[1], k[2] = features, outputs, rows
     slower[0], slower[1], slower[2] = unaligned
-    kernels: Any = accelerator, peak_flops, element_bytes, number_format, groups, sustained
-    few = sizes.size <= FEW_SIZES and not isinstance(groups, np.ndarray)
-    return (_timed if few else _timed.__wrapped__)(sizes.tobytes(), sizes.shape, *kernels)
-
-
-@lru_cache(maxsize=1 << 12)
-def _timed(sizes: bytes, shape: tuple[int, ...], *kernels: Any) -> Gemm:
-    """The products of m, n, k and `unaligned`, shape (4, 3, ...), in bytes; kernels: as `gemm_time` takes them."""
-    *products, slower = np.frombuffer(sizes).reshape(shape)
-    arguments = *products, *kernels, slower
-    return Gemm(*parted(column(gemm_time(*arguments))))
+    kernels = accelerator, peak_flops, element_bytes, number_format, groups
+    return Gemm(*parted(column(gemm_time(m, n, k, *kernels, sustained=sustained, unaligned=slower))))
 
 
 class Projections(NamedTuple):
