@@ -295,7 +295,7 @@ def test_the_command_limits_its_plans_and_writes_them_into_the_plan_file(tmp_pat
 
 
 def test_a_plan_without_a_constraint_that_cannot_be_launched_is_told_as_such() -> None:
-    words = ("plan", "gpt-oss-20b", "2x8:h100", "--runtime", "deepspeed", "--seq-len", "4096", "--global-batch", "128")
+    words = ("plan", "gpt-oss-120b", "8x8:h100", "--runtime", "deepspeed", "--seq-len", "4096", "--global-batch", "256")
     answer = asked(*words, "--expert-imbalance", "1", "--ep", "1")
     assert "which DeepSpeed cannot launch as it stands)" in " ".join(answer.out.split())
 
