@@ -24,7 +24,7 @@ def test_nested_keys_words_numbers_and_flags_are_replaced() -> None:
 def test_every_change_is_told_with_what_it_stands_in_place_of() -> None:
     after = with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7", "elementwise=eager"])
     told = [str(each) for each in after.replaced]
-    assert told == ["overlap.expert 0.7 in place of 0.0", "elementwise eager in place of megatron"]
+    assert told == ["overlap.expert 0.7 in place of 0", "elementwise eager in place of megatron"]
     again = with_behaviours(after, ["dropout=true"])
     assert [str(each) for each in again.replaced] == [*told, "dropout true in place of false"]
 

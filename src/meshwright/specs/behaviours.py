@@ -261,11 +261,13 @@ def _table_of(path: list[str], fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(value: Any) -> str:
-    """As after `--with KEY=`: a word stands alone, or in quotation marks within a list or a table."""
+    """As after `--with KEY=`: a word stands alone, or in quotation marks within a list or a table; 4.0 is 4."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_within, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name} = {_within(each)}' for name, each in value.items())}}}"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
 
 
