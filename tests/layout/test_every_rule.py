@@ -31,6 +31,12 @@ def on_host(name: str) -> Inputs:
     return question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16").replace(runtime=runtime)
 
 
+def looped_experts() -> Inputs:
+    """With experts that run one after the other."""
+    inputs = with_experts(question(llama_8b(), "8x8:h100", precision="bf16", global_batch=256), 64)
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, ["grouped_experts=off"]))
+
+
 def fused_experts() -> Inputs:
     """With one kernel for all experts of a rank."""
     inputs = with_experts(question(llama_8b(), "8x8:b200", precision="mxfp8", global_batch=256), 64)
@@ -50,6 +56,7 @@ def asked(name: str) -> Inputs:
         "tied": lambda: llama.replace(model=gemma_like()),
         "uneven": lambda: llama.replace(model=dense_model(heads=24, kv_heads=12, ffn_size=9216, layers=24)),
         "experts": lambda: with_experts(llama, 64),
+        "looped experts": looped_experts,
         "fused experts": fused_experts,
         "biased": lambda: with_biases(with_experts(llama, 64)),
         "pp before dp": lambda: with_experts(llama, 64).replace(runtime=llama.runtime.replace(**RINGS)),
@@ -211,6 +218,12 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
         {**SELECTIVE, "recompute_modules": ["moe"]},
         {**SELECTIVE, "recompute_modules": ["layernorm", "moe_act"]},
     ),
+    (
+        "recompute_modules_grouped",
+        "looped experts",
+        {**SELECTIVE, "recompute_modules": ["layernorm"]},
+        {**SELECTIVE, "recompute_modules": ["layernorm", "moe_act"]},
+    ),
     ("tensor_parallel", "pytorch-ddp", {}, {"tp": 2}),
     ("context_parallel", "internevo", {}, {"cp": 2}),
     ("pipeline_parallel", "pytorch-ddp", {}, {"pp": 2}),
@@ -297,6 +310,13 @@ def test_a_runtime_may_spare_micro_batches_that_others_need() -> None:
             "delayed",
             Plan(recompute="selective", recompute_modules=["layernorm"]),
             "layernorm does not go with fp8-delayed, which must quantise a tensor once; nearest recompute_modules: ",
+        ),
+        (
+            "recompute_modules_grouped",
+            "looped experts",
+            Plan(recompute="selective", recompute_modules=["layernorm", "moe_act"]),
+            "moe_act needs grouped experts (--with grouped_experts=on), and these run one after the other; nearest "
+            "recompute_modules: layernorm",
         ),
         ("half_needs_shards", "torchtitan of 2025", Plan(tp=8), "nearest dp: 2, with tp 4, or"),
         ("half_needs_shards", "torchtitan of 2025", Plan(pp=9), "nearest dp: 3, with pp 3, or"),

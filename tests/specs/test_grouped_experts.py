@@ -43,7 +43,7 @@ def test_a_dense_model_has_no_experts_to_run_apart() -> None:
 
 def test_plan_names_what_one_module_would_save() -> None:
     asks = ("--model", "qwen3-30b-a3b", "--cluster", "2x8:h200", "--seq-len", "4096", "--global-batch", "256")
-    said = " ".join(asked("plan", *asks, "--runtime", "megatron-core", *ALONE).out.split())
+    said = " ".join(asked("plan", *asks, "--runtime", "megatron-core", *ALONE, "--more").out.split())
     assert "grouped_experts=on" in said
     assert "--moe-grouped-gemm" in said
 

@@ -17,6 +17,7 @@ from meshwright.layout.plans import COLUMNS, Plans
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.plan_space.modules import module_sets
 from meshwright.search.plan_space.space import SHORTEST_SLICE, size, space
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import RecomputeModules, names_of
@@ -141,6 +142,11 @@ def test_the_space_uses_only_what_the_runtime_has(name: str) -> None:
     assert all((table.vpp == 1).all() for table in space(only_plain))
 
 
+def looped(given: Inputs) -> Inputs:
+    """The question with experts that run one after the other."""
+    return given.replace(runtime=with_behaviours(given.runtime, ["grouped_experts=off"]))
+
+
 EXPERTS, DENSE = mixture(), llama_8b()
 CHEAP, EXPANDED = "layernorm moe_act", "layernorm moe_act mla_up_proj"
 SETS: dict[str, tuple[Inputs, list[str]]] = {
@@ -148,6 +154,7 @@ SETS: dict[str, tuple[Inputs, list[str]]] = {
     "dense, eager": (question(gpt_like(), "4x8:v100", "megatron-lm"), ["core_attn"]),
     "dense, of its own": (question(DENSE, "2x8:h100", "torchtitan"), ["core_attn"]),
     "experts": (question(EXPERTS, "2x8:h100"), [CHEAP, "layernorm moe"]),
+    "experts, one after the other": (looped(question(EXPERTS, "2x8:h100")), ["layernorm", "layernorm moe"]),
     "experts, delayed scaling": (question(EXPERTS, "2x8:h100", precision="fp8-delayed"), ["moe"]),
     "latent": (
         question(latent(), "2x8:h100"),

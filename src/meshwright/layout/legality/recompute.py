@@ -43,6 +43,12 @@ def unscaled_modules(recipe: Precision) -> RecomputeModules:
     return _NORMS_AND_ACTIVATIONS if recipe.scales_from_earlier_steps else NO_MODULES
 
 
+def ungrouped_modules(runtime: Runtime) -> RecomputeModules:
+    """The modules that are recomputed only where one module computes the experts of a rank, and here none does."""
+    looped = runtime.host.host_s_per_looped_expert.forward > 0
+    return RecomputeModules.EXPERT_ACTIVATION if looped else NO_MODULES
+
+
 @invariant
 def recompute(plan: Layout, runtime: Runtime) -> Ruling:
     """The runtime has the kind of recomputation."""
@@ -98,6 +104,17 @@ def recompute_modules_scaling(plan: Layout, recipe: Precision) -> Ruling:
     yield (
         f"recompute_modules {_listed(one(plan).recompute_modules & refused)} does not go with {recipe.id}, which must "
         f"quantise a tensor once; {_rest(one(plan), refused)}"
+    )
+
+
+@restriction
+def recompute_modules_grouped(plan: Layout, runtime: Runtime) -> Ruling:
+    """Where experts run one after the other, selective recomputation does not name moe_act."""
+    refused = ungrouped_modules(runtime)
+    yield _without(plan, refused)
+    yield (
+        f"recompute_modules {_listed(refused)} needs grouped experts (--with grouped_experts=on), and these run one "
+        f"after the other; {_rest(one(plan), refused)}"
     )
 
 

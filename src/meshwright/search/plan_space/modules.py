@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.layout.legality.recompute import absent_modules, unscaled_modules
+from meshwright.layout.legality.recompute import absent_modules, ungrouped_modules, unscaled_modules
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.recompute_modules import NO_MODULES, RecomputeModules, modules_of
 
@@ -40,5 +40,5 @@ def usable_modules(inputs: Inputs) -> RecomputeModules:
     separate = any(kind.is_moe or kind.attention.latent for kind in kinds)
     norms = RecomputeModules.LAYER_NORM if separate else NO_MODULES
     inner = ~(RecomputeModules.MLP | RecomputeModules.LAYER_NORM | absent_modules(inputs.model))
-    effective = (inner | dense | norms) & ~unscaled_modules(inputs.recipe)
+    effective = (inner | dense | norms) & ~unscaled_modules(inputs.recipe) & ~ungrouped_modules(inputs.runtime)
     return effective & modules_of(inputs.runtime.plans.recompute_modules)
