@@ -200,7 +200,7 @@ def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:
     [1, 3]
     """
     if len(stages.start) == 1:
-        return values.argmax(keepdims=True)
+        return np.array([values.argmax()])
     largest = stages.largest(values)
     found = np.flatnonzero(values == largest.take(stages.plan))
     if len(found) == len(largest):
