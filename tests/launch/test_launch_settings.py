@@ -80,6 +80,8 @@ NANOTRON = question(dense_model(vocab_size=50257), "8x8:h100", "nanotron")
 INTERN = question(llama_8b(), "8x8:h100", "internevo")
 TITAN = question(llama_8b(), "8x8:h100", "torchtitan")
 TITAN_NEWEST = TITAN.replace(runtime=with_behaviours(TITAN.runtime, ["attention=newest"]))
+A100_TITAN = question(llama_8b(), "8x8:a100", "torchtitan")
+TITAN_NEWEST_ON_A100 = A100_TITAN.replace(runtime=TITAN_NEWEST.runtime)
 TITAN_EXPERTS = question(read_model("qwen3-30b-a3b"), "8x8:h100", "torchtitan")
 TITAN_FUSED = TITAN_EXPERTS.replace(runtime=with_behaviours(TITAN_EXPERTS.runtime, ["dispatcher=fused"]))
 ACCELERATE = question(llama_8b(), "8x8:h100", "accelerate")
@@ -397,6 +399,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ),
     ("attention_backend", (TITAN_NEWEST, {}), (TITAN, {}), "attn_backend varlen: the attention that is priced"),
     ("attention_backend", (TITAN_NEWEST, {"cp": 2}), (TITAN, {"cp": 2}), "attn_backend flex_flash: the attention"),
+    ("attention_backend", (TITAN_NEWEST_ON_A100, {"cp": 2}), (TITAN, {"cp": 2}), "attn_backend flex: the attention"),
     (
         "context_parallel_types",
         (TITAN, {"cp": 2}),

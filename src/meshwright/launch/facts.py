@@ -29,7 +29,10 @@ from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.recompute_modules import RecomputeModules
 
 HOPPER = 9.0
-"""From which on accelerators write to several others at once (CUDA multicast)."""
+"""From which on accelerators write to several others at once (CUDA multicast), and run `FLEX_FLASH`."""
+FLEX_FLASH = "flex_flash"
+"""FlexAttention by FlashAttention-4. Source: torch 2.13 _inductor/kernel/flex/flex_flash_attention.py, which imports
+flash_attn.cute; torchtitan 0.3.0 models/common/config_utils.py, get_attention_config."""
 MANY_EXPERTS = 32
 """From which on Megatron-core warns of a router in half precision (transformer_config.py L3119-3127)."""
 CATALOGUED = (
@@ -277,7 +280,11 @@ def _has_output_bias(inputs: Inputs) -> bool:
 
 
 def _attention_backend(plan: Plan, inputs: Inputs) -> str:
-    """The one of torchtitan that runs what is priced: varlen takes the newest kernels and no context parallelism."""
+    """The one of torchtitan that runs what is priced: varlen takes the newest kernels and no context parallelism, which
+    flex_flash takes on Hopper and Blackwell alone.
+    """
     if inputs.attention_kernel != "newest":
         return "flex"
-    return "flex_flash" if plan.cp > 1 else "varlen"
+    if plan.cp == 1:
+        return "varlen"
+    return FLEX_FLASH if (inputs.cluster.accelerator.compute_capability or AMPERE) >= HOPPER else "flex"

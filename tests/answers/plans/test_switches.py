@@ -85,3 +85,20 @@ def test_fused_experts_are_named_with_all_that_a_launch_sets_and_needs() -> None
     told = f"{fields}, NVTE_CUTEDSL_FUSED_GROUPED_MLP=1"
     assert f"Worth trying: --with fused_experts=on ({told}); it makes this plan" in said
     assert "It needs Transformer Engine 2.14 or later installed on every node." in said
+
+
+@pytest.mark.parametrize(
+    ("cluster", "cp", "backend", "library"),
+    [
+        ("1x8:h200", 1, "varlen", "FlashAttention-3"),
+        ("1x8:h200", 8, "flex_flash", "FlashAttention-4"),
+        ("1x8:b200", 8, "flex_flash", "FlashAttention-4"),
+    ],
+)
+def test_the_newest_attention_of_torchtitan_needs_the_library_of_its_backend(
+    cluster: str, cp: int, backend: str, library: str
+) -> None:
+    inputs = question(llama_8b(), cluster, "torchtitan", sequence_length=32768, global_batch=8, precision="bf16")
+    (estimate,) = estimate_each([plan_of(inputs, cp=cp, zero=3)], inputs)
+    (switch,) = (each for each in switches_of(estimate, inputs).gaining if each.knob == "attention")
+    assert (switch.flag, switch.library) == (f"model_spec.attn_backend {backend}", library)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from meshwright.answers.pace import pace
 from meshwright.answers.records import fields_of, priced_plan
 from meshwright.cost.estimate import Estimate
-from meshwright.launch.facts import facts_of
+from meshwright.launch.facts import FLEX_FLASH, facts_of
 from meshwright.launch.framework import launch_file
 from meshwright.launch.kernels import LIBRARIES
 from meshwright.launch.settings import as_told, launch_settings, spelled_settings
@@ -32,7 +32,8 @@ FUSED_EXPERTS_LIBRARY = "Transformer Engine 2.14 or later"
 LIGER_LIBRARY = "liger-kernel"
 ROCM_OVERLAP_LIBRARY = "Transformer Engine of ROCm of April 2026 or later"
 """Source: ROCm/TransformerEngine pull requests 367 and 513, userbuffers."""
-ATTENTION_LIBRARIES = {10.0: "FlashAttention-4", 9.0: "FlashAttention-3"}
+NEWEST_ATTENTION_LIBRARY = "FlashAttention-4"
+ATTENTION_LIBRARIES = {10.0: NEWEST_ATTENTION_LIBRARY, 9.0: "FlashAttention-3"}
 """By the least compute capability, from the highest."""
 
 
@@ -162,7 +163,7 @@ def _all_set(plan: Plan, inputs: Inputs) -> dict[str, str | bool]:
 def _library(knob: str, plan: Plan, inputs: Inputs) -> str:
     """What the switch of a knob needs beside the framework; empty where nothing."""
     if knob == "attention":
-        return _attention_library(inputs) if inputs.attention_kernel == "newest" else ""
+        return _attention_library(plan, inputs) if inputs.attention_kernel == "newest" else ""
     if knob == FUSED_EXPERTS:
         return FUSED_EXPERTS_LIBRARY
     if knob == LIGER:
@@ -172,8 +173,10 @@ def _library(knob: str, plan: Plan, inputs: Inputs) -> str:
     return library_of(plan, inputs) if knob == "dispatcher" else ""
 
 
-def _attention_library(inputs: Inputs) -> str:
-    """Source: torchtitan 0.3.0 tools/utils.py, get_cuda_flash_attention_impl."""
+def _attention_library(plan: Plan, inputs: Inputs) -> str:
+    """Source: torchtitan 0.3.0 tools/utils.py, get_cuda_flash_attention_impl, of varlen; of flex_flash `FLEX_FLASH`."""
+    if facts_of(plan, inputs)["attention_backend"] == FLEX_FLASH:
+        return NEWEST_ATTENTION_LIBRARY
     capability = inputs.cluster.accelerator.compute_capability or 0
     return next((name for least, name in ATTENTION_LIBRARIES.items() if capability >= least), "")
 
