@@ -55,7 +55,7 @@ def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
     read, table, understood = question.settings, question.table, question.understood
     lines = {each.key: each.line for each in read.settings}
     places = {key: f"line {line}: " for key, line in lines.items() if line}
-    unpriced = [f"{places.get(key, '')}{key} changes {what}" for key, what in understood.unpriced.items()]
+    unpriced = [f"{places.get(key, '')}{key} is not priced ({what})" for key, what in understood.unpriced.items()]
     items = [*unpriced, *question.notes]
     if unknown := {*understood.unknown} - {key for rule in question.rules for key in rule.keys}:
         items.append(f"unknown settings, ignored: {_listed(sorted(unknown))}")
