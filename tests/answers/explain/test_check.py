@@ -121,3 +121,10 @@ def _printed(plan: Plan, inputs: Inputs) -> str:
 
 def test_the_command_as_json() -> None:
     assert asked("check", *ASKED, "--tp", "8", "--pp", "2", "--json").document["legal"] is True
+
+
+def test_what_is_broken_comes_before_what_is_kept() -> None:
+    refused = asked("check", *ASKED, "--tp", "16", "--pp", "3", "--vpp", "2", "--runtime", "torchtitan")
+    marks = [words[0] for words in map(str.split, refused.out.splitlines()) if words and words[0] in ("ok", "broken")]
+    assert marks == sorted(marks)
+    assert marks.count("broken") > 1

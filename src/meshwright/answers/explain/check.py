@@ -142,8 +142,8 @@ def check_screen(
     *,
     of_file: bool = False,
 ) -> tuple[Block, ...]:
-    """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it;
-    rules about the file that it keeps in one line.
+    """Every rule, red or green, with the values, the nearest legal change, where and when the framework enforces it:
+    those that are broken first; rules about the file that it keeps in one line.
 
     variation: of a saved plan, which this one is; progress: of the search for the nearest plan that works; of_file: an
     existing launch file starts it, and none has to be written.
@@ -168,7 +168,7 @@ def check_screen(
 def _rules(rules: Sequence[RuleCheck]) -> Table:
     rows = list[tuple[Toned, str, str]]()
     kept_by_file = sum(rule.kept and rule.about == "file" for rule in rules)
-    for rule in rules:
+    for rule in sorted(rules, key=lambda each: each.kept):
         if rule.kept and rule.about == "file":
             continue
         mark = Toned("ok", "good") if rule.kept else Toned("**broken**", "bad")
