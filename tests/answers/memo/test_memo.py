@@ -302,3 +302,12 @@ def test_a_memo_tells_apart_what_without_zero_fits_is_at_risk_and_does_not_fit(
     [usable] = set(re.findall(r"of ([\d.]+) GiB usable", text))
     assert least <= float(needed.replace(",", "")) / float(usable) <= most
     assert told == words
+
+
+@pytest.mark.parametrize(("graphs", "told"), [("none", False), ("router", True)])
+def test_what_cuda_graphs_hold_is_no_fragmentation(graphs: str, told: bool) -> None:
+    question = ("qwen3-30b-a3b", "1x8:h200", "--seq-len", "4096", "--global-batch", "64", "--ep", "8")
+    words = asked("memo", *question, "--with", f"host.graphs={graphs}").out
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in words.splitlines() if line.startswith("| ")]
+    assert [row[0] for row in rows].count("CUDA graphs") == told
+    assert bool(re.search(r"GiB of fragmentation, [\d.]+ GiB of CUDA graphs and", words)) == told

@@ -13,7 +13,9 @@ LABELS, ENDS = 190, 90
 """Units for names before the bars, and for sums behind them."""
 START = MARGIN + LABELS
 BAR, GAP = 22, 12
-LIGHT = (COLOURS[1], COLOURS[3], COLOURS[4])
+FILLS = (*COLOURS, "#f0e442")
+"""With the last of Okabe and Ito's, which lines do not take."""
+LIGHT = (COLOURS[1], COLOURS[3], COLOURS[4], FILLS[-1])
 """Fills that a figure stands on in dark."""
 MOST = 2.5
 """Times the limit: what is beyond it is cut off."""
@@ -42,7 +44,7 @@ def memory_picture(bars: Sequence[MemoryBar], limit_bytes: float, limit_label: s
     longest = min(max(limit_bytes, *(bar.total for bar in bars)), MOST * limit_bytes)
     scale, top = (WIDTH - LABELS - ENDS - 2 * MARGIN) / longest, MARGIN + LINE
     names = dict.fromkeys(name for bar in bars for name, _ in bar.parts)
-    colours = dict(zip(names, cycle(COLOURS), strict=False))
+    colours = dict(zip(names, cycle(FILLS), strict=False))
     drawing, rows = Drawing(), [(top + index * (BAR + GAP), bar) for index, bar in enumerate(bars)]
     ends = [_bar(drawing, bar, y, longest, scale, colours) for y, bar in rows]
     limit, bottom = START + limit_bytes * scale, top + len(bars) * (BAR + GAP)

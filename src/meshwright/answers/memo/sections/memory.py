@@ -24,16 +24,18 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.units import GIB, format_gib, format_seconds
 
+GRAPHS = "CUDA graphs"
 PARTS = (
     ("parameters", ("parameters",)),
     ("gradients", ("gradients",)),
     ("optimizer states", ("optimizer_states",)),
     ("activations", ("activations",)),
     ("logits and temporaries", ("logits", "temporaries", "workspaces")),
-    ("fragmentation", ("fragmentation", "cuda_graphs")),
+    ("fragmentation", ("fragmentation",)),
+    (GRAPHS, ("cuda_graphs",)),
     ("context and communicators", ("context", "communicators")),
 )
-"""Rows of the budget, and the components in each."""
+"""Rows of the budget, and the components in each; that of CUDA graphs where they hold something."""
 WHOLE = "whole"
 FITS = {
     Verdict.SAFE: "still fits",
@@ -67,7 +69,9 @@ def memory_section(memo: Memo) -> Iterator[Block]:
 def budget_blocks(budgets: Budgets, inputs: Inputs, called: str = "the plan") -> Iterator[Block]:
     """Memory by component in the layouts that are compared, as a table and as a picture; called: the chosen one."""
     columns, accelerator = _columns(budgets, inputs, called), inputs.cluster.accelerator
-    rows = [(name, *(f"{_size(memory, names) / GIB:.1f}" for _, memory in columns)) for name, names in PARTS]
+    graphs = any(memory.cuda_graphs for _, memory in columns)
+    parts = [(name, names) for name, names in PARTS if name != GRAPHS or graphs]
+    rows = [(name, *(f"{_size(memory, names) / GIB:.1f}" for _, memory in columns)) for name, names in parts]
     rows.append(("sum", *(f"{memory.device / GIB:.1f}" for _, memory in columns)))
     yield Table(("GiB", *(name for name, _ in columns)), tuple(rows), caption="Memory by component", total=True)
     bars = [memory_bar(name, memory) for name, memory in columns]
@@ -80,7 +84,8 @@ def budget_blocks(budgets: Budgets, inputs: Inputs, called: str = "the plan") ->
 
 def memory_bar(label: str, memory: Components[float]) -> MemoryBar:
     """The bar of one layout; memory: bytes."""
-    return MemoryBar(label, tuple((part, _size(memory, names)) for part, names in PARTS))
+    sizes = ((part, _size(memory, names)) for part, names in PARTS)
+    return MemoryBar(label, tuple((part, size) for part, size in sizes if part != GRAPHS or size))
 
 
 def _before(budgets: Budgets, inputs: Inputs) -> str:
@@ -140,9 +145,10 @@ def _saved(budgets: Budgets) -> str:
 
 def _margin(best: Estimate, inputs: Inputs) -> str:
     fit, memory = best.fit, best.memory
+    graphs = f", {format_gib(memory.cuda_graphs)} of {GRAPHS}" if memory.cuda_graphs else ""
     return (
         f"The plan is predicted to leave {format_gib(fit.visible_bytes - fit.needed_bytes)} of the fullest rank "
-        f"free, after {format_gib(memory.fragmentation)} of fragmentation and "
+        f"free, after {format_gib(memory.fragmentation)} of fragmentation{graphs} and "
         f"{format_gib(memory.context + memory.communicators)} of CUDA context and communicators; it fits with a "
         f"probability of {fit.probability:.0%}. "
         f"{margin_line(best, inputs)} The 80% rule (states and activations alone, arXiv:2411.06465) counts "
