@@ -41,7 +41,8 @@ def test_compare_takes_a_model_and_its_clusters_as_words() -> None:
 def test_words_cannot_stand_beside_a_launch_file(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("torchrun pretrain_gpt.py")
-    assert "[MODEL CLUSTER] cannot be combined with --from" in refused(asked("plan", "gpt2", "--from", str(script)))
+    said = refused(asked("plan", "gpt2", "--from", str(script)))
+    assert "[MODEL CLUSTER] cannot be combined with --from; name them as options: --model MODEL --cluster" in said
 
 
 def test_what_nobody_says_is_assumed_and_said() -> None:

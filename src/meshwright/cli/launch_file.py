@@ -19,6 +19,7 @@ OF_A_FILE = ("file_framework", "set_")
 """Options that only a launch file gives a meaning."""
 ABOUT_A_FILE = "{} is about a launch file; name the file with --from FILE"
 BESIDE_A_FILE = "{} cannot be combined with --from; leave it out"
+WORDS_BESIDE_A_FILE = "{} cannot be combined with --from; name them as options: --model MODEL --cluster CLUSTER"
 
 ANSWERS = {
     "seq_len": "job.sequence_length",

@@ -24,6 +24,7 @@ from meshwright.cli.launch_file import (
     ANSWERS,
     BESIDE_A_FILE,
     OF_A_FILE,
+    WORDS_BESIDE_A_FILE,
     LaunchFileOptions,
     read_question,
 )
@@ -150,7 +151,8 @@ def one_plan(context: typer.Context, asked: OnePlanOptions) -> OnePlan:
     from meshwright.layout.named import plan_of
 
     if asked.launch.from_file is not None:
-        refuse_given(context, ("words", "rank", "measured", "network", "text_only"), BESIDE_A_FILE)
+        refuse_given(context, ("words",), WORDS_BESIDE_A_FILE)
+        refuse_given(context, ("rank", "measured", "network", "text_only"), BESIDE_A_FILE)
         options = vars(asked.job) | asked.framework.of_questions | vars(asked.plan)
         return from_launch_file(context, asked.launch, asked.subject, options)[1]
     if asked.subject.plan_file:

@@ -17,7 +17,7 @@ from meshwright.cli.groups import (
     refuse_given,
     require_subject,
 )
-from meshwright.cli.launch_file import ABOUT_A_FILE, BESIDE_A_FILE, OF_A_FILE, LaunchFileOptions
+from meshwright.cli.launch_file import ABOUT_A_FILE, BESIDE_A_FILE, OF_A_FILE, WORDS_BESIDE_A_FILE, LaunchFileOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,8 @@ def _of_a_file(context: typer.Context, asked: SearchOptions) -> Searched:
     from meshwright.answers.launch.baseline import baseline_of
     from meshwright.cli.one_plan import from_launch_file
 
-    refuse_given(context, ("words", "network", "text_only", "measured"), BESIDE_A_FILE)
+    refuse_given(context, ("words",), WORDS_BESIDE_A_FILE)
+    refuse_given(context, ("network", "text_only", "measured"), BESIDE_A_FILE)
     options = vars(asked.job) | vars(asked.framework)
     launch, one = from_launch_file(context, asked.launch, asked.subject, options)
     inputs = one.inputs.replace(constraints=constraints_of(asked.allowed))
