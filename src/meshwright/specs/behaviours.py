@@ -174,15 +174,26 @@ def replaced_words(runtime: Runtime) -> list[str]:
     >>> replaced_words(with_behaviours(read_runtime("megatron-core"), ["overlap.tensor_parallel=0.5"]))
     ['overlap.tensor_parallel 0.5']
     """
-    left, words = {each.field: each.change for each in runtime.replaced}, list[str]()
+    switched = switched_fields(runtime)
+    left = {each.field: each.change for each in runtime.replaced if each.field not in switched}
+    return [*dict.fromkeys(switched.values()), *left.values()]
+
+
+def switched_fields(runtime: Runtime) -> dict[str, str]:
+    """By field that a question replaced, the switch and the position that set it, but for a single number.
+
+    >>> from meshwright.specs.runtime import read_runtime
+    >>> switched_fields(with_behaviours(read_runtime("megatron-core"), ["grouped_experts=off"]))
+    {'host_s_per_looped_expert': 'grouped_experts off'}
+    """
+    left, found = {each.field for each in runtime.replaced}, dict[str, str]()
     numbers = {each.field for each in runtime.replaced if each.value[:1].isdigit()}
     for switch, positions in runtime.switches.items():
         fields = {_field(key) for values in positions.values() for key in values}
-        set_here = fields & left.keys()
+        set_here = fields & left - found.keys()
         if set_here and (len(fields) > 1 or not fields <= numbers) and (position := position_of(runtime, switch)):
-            words.append(f"{switch} {position}")
-            left = {field: change for field, change in left.items() if field not in set_here}
-    return [*words, *left.values()]
+            found |= dict.fromkeys(set_here, f"{switch} {position}")
+    return found
 
 
 def _without_switches(runtime: Runtime, changes: Sequence[str]) -> list[str]:

@@ -124,6 +124,20 @@ def test_a_release_assumes_no_fused_update_that_it_has_not() -> None:
     assert not [line for line in told if "fused=True" in line]
 
 
+def test_what_a_switch_replaces_is_told_with_the_switch() -> None:
+    usual = question(read_model("mixtral-8x7b"), "2x8:h100")
+    for change, said in (
+        ("grouped_experts=off", ": grouped_experts off: host_s_per_looped_expert"),
+        ("gradient_bytes=2", ": gradient_bytes 2 in place of 4"),
+    ):
+        (line,) = (
+            line
+            for line in assumptions(usual.replace(runtime=with_behaviours(usual.runtime, [change])))
+            if line.startswith("replaced for this question")
+        )
+        assert said in line
+
+
 def test_an_unknown_condition_is_refused() -> None:
     with pytest.raises(InvalidSpec, match="assumed"):
         read_accelerator({"like": "h100", "assumed": [{"weather": "it rains"}]})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from meshwright.answers.basis.conditions import applicable
 from meshwright.answers.basis.host_memory import host_bytes
 from meshwright.cost.comms.experts import exchange_constants
 from meshwright.cost.compute.slowdown import slowest_of_cluster, sustained_slowdown, usual_slowdown
 from meshwright.specs.assumed import Assumed
+from meshwright.specs.behaviours import switched_fields
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.residuals import without_source
@@ -40,8 +43,16 @@ def assumptions(inputs: Inputs) -> list[str]:
         f"the runtime is {runtime.id} as of {runtime.version}",
         *applicable(runtime.assumed, inputs),
         *_fallen_back(inputs),
-        *(f"replaced for this question, in spite of anything above: {behaviour}" for behaviour in runtime.replaced),
+        *_replaced(inputs),
     ]
+
+
+def _replaced(inputs: Inputs) -> Iterator[str]:
+    """What the question replaced of its runtime, with the switches that did it."""
+    switched = switched_fields(inputs.runtime)
+    for each in inputs.runtime.replaced:
+        switch = f"{switched[each.field]}: " if each.field in switched else ""
+        yield f"replaced for this question, in spite of anything above: {switch}{each}"
 
 
 def _attention(inputs: Inputs) -> str:
