@@ -88,3 +88,12 @@ def test_a_version_older_than_the_accelerator_is_refused(runtime: str, cluster: 
 def test_a_release_has_none_of_the_switches_that_it_lacks() -> None:
     assert "compiled" in read_runtime("pytorch-ddp").switches
     assert "compiled" not in read_runtime("pytorch-ddp@torch-1.13").switches
+
+
+@pytest.mark.parametrize(
+    "runtime", ["megatron-lm", "zero-bubble", "megatron-deepspeed", "megatron-deepspeed@bigscience"]
+)
+def test_older_forks_of_megatron_have_none_of_the_switches_of_megatron_core_for_experts(runtime: str) -> None:
+    switches = read_runtime(runtime).switches
+    assert "activation_fusion" in switches
+    assert switches.keys().isdisjoint(("grouped_experts", "fused_experts", "permute_fusion", "canonical_lora"))

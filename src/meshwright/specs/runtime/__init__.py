@@ -223,7 +223,7 @@ def read_runtime(name: str) -> Runtime:
 
 def runtime_entry(name: str) -> dict[str, Any]:
     """All that the file of a runtime says, with what it leaves to a root or to another runtime of its family, and with
-    what a release does otherwise.
+    what a release does otherwise, without the switches that it names as `lacks_switches`.
 
     name: an id or an alias, with `@` and a release where one is asked for. Tables merge key by key, at every depth;
     `checks`, lists and single values are replaced. Raises `UnknownName`, `InvalidInput` for a library that starts
@@ -232,15 +232,13 @@ def runtime_entry(name: str) -> dict[str, Any]:
     framework, at, release = name.partition("@")
     id_ = _resolved(framework)
     entry = {"id": id_, "framework": id_, **_entry("runtimes", id_)}
-    if not at:
-        return entry
-    known = releases(id_)
-    if release not in known:
-        raise UnknownName(f"release of {id_}", release, known)
-    merged = _merged(entry | {"id": f"{id_}@{release}"}, known[release])
-    lacking = merged.pop("lacks_switches", ())
-    merged["switches"] = {name: each for name, each in merged.get("switches", {}).items() if name not in lacking}
-    return merged
+    if at:
+        known = releases(id_)
+        if release not in known:
+            raise UnknownName(f"release of {id_}", release, known)
+        entry = _merged(entry | {"id": f"{id_}@{release}"}, known[release])
+    lacking = entry.pop("lacks_switches", ())
+    return entry | {"switches": {name: each for name, each in entry.get("switches", {}).items() if name not in lacking}}
 
 
 def _resolved(framework: str) -> str:
@@ -258,8 +256,7 @@ def _resolved(framework: str) -> str:
 
 def releases(name: str) -> dict[str, dict[str, Any]]:
     """By name, what every release of a runtime does otherwise than its file, in the same form: its `version`, its
-    source as `sources.release`, sections, and as `lacks_switches` the switches that it has not. One may be `like` an
-    entry above it. name: an id or an alias.
+    source as `sources.release`, and sections. One may be `like` an entry above it. name: an id or an alias.
     """
     entries = catalog.load("runtimes", name).get("releases", {})
     known: dict[str, dict[str, Any]] = {}
