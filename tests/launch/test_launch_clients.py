@@ -182,7 +182,11 @@ def _pairs(setting: Setting) -> Iterator[tuple[str, Any]]:
 @pytest.mark.skipif(not (FOUNDRY / "llmfoundry").is_dir(), reason="llm-foundry is not installed: make test-clients")
 def test_llm_foundry_reads_what_was_planned(tmp_path: Path) -> None:
     llama = ("llama-2-7b", "llama-2-13b", "llama-2-70b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.2-1b")
-    written = drawn("llm-foundry", (*llama, "llama-3.2-3b", "phi-4", "qwen2.5-7b", "qwen2.5-72b"), 4)
+    models, clusters = (
+        (*llama, "llama-3.2-3b", "phi-4", "qwen2.5-7b", "qwen2.5-72b"),
+        ("1x8:h100", "4x8:h100", "16x8:h100"),
+    )
+    written = drawn("llm-foundry", models, 4, clusters=clusters)
     agrees(written, read_back("objects_foundry.py", written, tmp_path, (str(FOUNDRY),)))
 
 
