@@ -58,7 +58,7 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
 
     >>> from meshwright.specs.runtime import read_runtime
     >>> print(*with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7"]).replaced)
-    overlap.expert 0.7 in place of 0.0
+    overlap.expert 0.7 in place of 0
     """
     if not changes:
         return runtime

@@ -52,7 +52,7 @@ def test_the_question_changes_and_the_plan_stays() -> None:
     assert variation.inputs.runtime.overlap.tensor_parallel == 0.5
     assert [str(each) for each in variation.named] == [
         "precision fp16 -> fp8",
-        "overlap.tensor_parallel 0.0 -> 0.5",
+        "overlap.tensor_parallel 0 -> 0.5",
     ]
 
 
