@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.components import Components, communicator_bytes
 from meshwright.cost.memory.ends import head_memory
-from meshwright.cost.memory.fit import Verdict, eighty_percent_verdict, verdict
+from meshwright.cost.memory.fit import Verdict, bounds, eighty_percent_verdict, verdict
 from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality.rule import divisors
@@ -183,11 +183,11 @@ def test_the_verdict_never_improves_with_more_memory(name: str) -> None:
     allocated = np.linspace(0, 1.5 * visible, 1000)
     reserved = (1 + memory.fragmentation) * allocated
     for communicators in (0.0, 3e9):
-        codes = verdict(allocated, reserved, communicators, inputs)
+        codes = verdict(bounds(allocated, reserved, communicators, inputs), inputs)
         assert (np.diff(codes) >= 0).all()
         assert set(codes) == set(Verdict)
-        assert (verdict(allocated, reserved, communicators + 1e9, inputs) >= codes).all()
-        assert (verdict(allocated, reserved + 1e9, communicators, inputs) >= codes).all()
+        assert (verdict(bounds(allocated, reserved, communicators + 1e9, inputs), inputs) >= codes).all()
+        assert (verdict(bounds(allocated, reserved + 1e9, communicators, inputs), inputs) >= codes).all()
     assert (np.diff(eighty_percent_verdict(allocated, inputs)) >= 0).all()
 
 

@@ -133,7 +133,7 @@ OF_ONE_SCHEDULE = {
 """They list or play the actions of one pipeline; see tests/schedules."""
 OF_ONE_PLAN = {f"messages.{name}_messages" for name in ("step", "pass", "layer", "weight")}
 """They list the messages of one plan; see test_messages.py."""
-OF_ONE_PLAN |= {"fit.fit_of", "fit.fit_probability", "fit.verdict_within", "fit.safe_bytes"}
+OF_ONE_PLAN |= {"fit.fit_of", "fit.fit_probability", "fit.verdict", "fit.safe_bytes"}
 """The verdict that an answer shows of one plan, and what follows from `fit.bounds`: held here by the columns of
 `Estimates`."""
 OF_THE_QUESTION = {

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from meshwright.arrays import IntColumn
-from meshwright.cost.memory.fit import Verdict, verdict
+from meshwright.cost.memory.fit import Verdict, bounds, verdict
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
@@ -36,7 +36,7 @@ def _judged(plans: Plans, inputs: Inputs) -> list[tuple[int, float, float]]:
     """Verdict, seconds of the slowest stage and bytes of the fullest one, of every plan."""
     priced = estimate_plans(plans, inputs, keep_all_stages=True)
     memory, start = priced.memory, priced.stages.start
-    each = verdict(memory.allocated, memory.reserved, memory.communicators, inputs)
+    each = verdict(bounds(memory.allocated, memory.reserved, memory.communicators, inputs), inputs)
     columns = [np.maximum.reduceat(values, start) for values in (each, priced.works.total[priced.work], memory.device)]
     return [(int(row[0]), float(row[1]), float(row[2])) for row in zip(*columns, strict=True)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from commands import asked
@@ -10,6 +12,7 @@ from meshwright.layout.named import plan_of
 from meshwright.specs.behaviours import GROUPED_EXPERTS, with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
+from meshwright.specs.runtime import read_runtime
 from meshwright.specs.switches import with_kernels_on
 from strategies import llama_8b, question
 
@@ -36,6 +39,17 @@ def test_the_host_takes_longer_the_more_experts_a_rank_has(runtime: str) -> None
     assert _host_s(again, 8) == _host_s(inputs, 8)
 
 
+@pytest.mark.parametrize("runtime", ["megatron-core", "megatron-bridge"])
+def test_an_expert_alone_keeps_the_host_as_long_as_a_dense_layer_beyond_its_attention(runtime: str) -> None:
+    host = with_behaviours(read_runtime(runtime), [ALONE[1]]).host
+    for name in ("forward", "backward"):
+        layer, attention, expert = (
+            getattr(seconds, name)
+            for seconds in (host.host_s_per_layer, host.host_s_per_attention, host.host_s_per_looped_expert)
+        )
+        assert expert == pytest.approx(layer - attention)
+
+
 def test_a_dense_model_has_no_experts_to_run_apart() -> None:
     inputs = question(llama_8b(), "1x8:h200")
     assert with_kernels_on(inputs.replace(runtime=with_behaviours(inputs.runtime, [ALONE[1]])), GROUPED_EXPERTS) is None
@@ -49,9 +63,8 @@ def test_plan_names_what_one_module_would_save() -> None:
 
 
 @pytest.mark.parametrize(("flags", "apart"), [("", True), ("--moe-grouped-gemm", False)])
-def test_a_script_without_the_flag_is_priced_so(flags: str, apart: bool, tmp_path: object) -> None:
-    path = f"{tmp_path}/run.sh"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(SCRIPT.format(flags=flags).replace("\n", " "))
-    said = " ".join(asked("explain", "--from", path, "--cluster", "1x8:h200", "--more").out.split())
+def test_a_script_without_the_flag_is_priced_so(flags: str, apart: bool, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(SCRIPT.format(flags=flags).replace("\n", " "), "utf-8")
+    said = " ".join(asked("explain", "--from", str(path), "--cluster", "1x8:h200", "--more").out.split())
     assert ("host_s_per_looped_expert" in said) == apart

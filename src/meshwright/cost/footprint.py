@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, IntColumn, keep_freed_memory
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.fit import Bounds, bounds, fit_probability, verdict_within
+from meshwright.cost.memory.fit import Bounds, bounds, fit_probability, verdict
 from meshwright.cost.memory.stage import StageMemory, stage_memory, stage_steps
 from meshwright.cost.memory.stage_parameters import StageParameters, stage_parameters
 from meshwright.cost.memory.timeline import MemoryEvent
@@ -126,7 +126,7 @@ class Footprints:
     @cached_property
     def verdict(self) -> IntColumn:
         """Codes of `Verdict` for the worst stage, shape (n,)."""
-        return verdict_within(self.bounds, self.inputs)
+        return verdict(self.bounds, self.inputs)
 
     @cached_property
     def probability(self) -> FloatColumn:

@@ -103,7 +103,7 @@ def test_the_verdict_and_its_probability_agree_for_every_memory() -> None:
         inputs = question(llama_8b(), "1x8:h100", runtime)
         for size in np.linspace(40e9, 100e9, 61):
             limits = bounds(size, 1.06 * size, 2e9, inputs)
-            code = Verdict(int(verdict(size, 1.06 * size, 2e9, inputs)))
+            code = Verdict(int(verdict(limits, inputs)))
             chance = fit_probability(limits, inputs.cluster.accelerator.visible_memory_bytes)
             assert limits.least < limits.expected < limits.most
             assert (chance >= 0.9) == (code is Verdict.SAFE)
@@ -118,7 +118,7 @@ def test_a_plan_is_safe_up_to_the_accepted_risk(risk: float) -> None:
         limits = bounds(size, 1.06 * size, 2e9, inputs)
         chance = fit_probability(limits, inputs.cluster.accelerator.visible_memory_bytes)
         if abs(chance - (1 - risk)) > 1e-4:
-            safe = int(verdict(size, 1.06 * size, 2e9, inputs)) == Verdict.SAFE
+            safe = int(verdict(limits, inputs)) == Verdict.SAFE
             assert safe == (chance > 1 - risk)
 
 

@@ -137,33 +137,15 @@ def bounds(
     return Bounds(expected - below, expected, expected + above)
 
 
-def verdict(
-    allocated: Floats,
-    reserved: Floats,
-    communicators: Floats,
-    inputs: Inputs,
-    routing: Floats = 0.0,
-    cuda_graphs: Floats = 0.0,
-) -> IntColumn:
-    """The verdict as a code of `Verdict`.
+def verdict(limits: Bounds, inputs: Inputs) -> IntColumn:
+    """The verdict on what a rank holds at least, as expected and at most, as a code of `Verdict`.
 
     Safe where runs fit in visible memory but for the share that the job's `risk` accepts, out of memory where not even
-    one of ten does, at risk between. allocated, reserved, communicators, routing, cuda_graphs: as in `bounds`, bytes,
-    scalar or array (n,). Returns codes. Source: `bounds`.
+    one of ten does, at risk between. limits: bytes, scalar or array (n,). Returns codes. Source: `bounds`.
 
     >>> from meshwright.specs.reading.examples import LLAMA
-    >>> [str(Verdict(int(verdict(size, 1.1 * size, 2e9, LLAMA)))) for size in (50e9, 74e9, 90e9)]
+    >>> [str(Verdict(int(verdict(bounds(size, 1.1 * size, 2e9, LLAMA), LLAMA)))) for size in (50e9, 74e9, 90e9)]
     ['safe', 'at-risk', 'out-of-memory']
-    """
-    return verdict_within(bounds(allocated, reserved, communicators, inputs, routing, cuda_graphs), inputs)
-
-
-def verdict_within(limits: Bounds, inputs: Inputs) -> IntColumn:
-    """The same of bounds; limits: bytes, scalar or array (n,). Returns codes. Source: `verdict`.
-
-    >>> from meshwright.specs.reading.examples import LLAMA
-    >>> str(Verdict(int(verdict_within(Bounds(70e9, 75e9, 80e9), LLAMA))))
-    'safe'
     """
     visible = inputs.cluster.accelerator.visible_memory_bytes
     unsafe = where(limits.least <= visible, Verdict.AT_RISK, Verdict.OUT_OF_MEMORY)
@@ -197,7 +179,7 @@ def fit_of(memory: Components[float], inputs: Inputs, routing: float = 0.0) -> F
     limits = bounds(memory.allocated, memory.reserved, memory.communicators, inputs, routing, memory.cuda_graphs)
     visible = inputs.cluster.accelerator.visible_memory_bytes
     return Fit(
-        verdict=Verdict(int(verdict_within(limits, inputs))),
+        verdict=Verdict(int(verdict(limits, inputs))),
         needed_bytes=float(memory.device),
         visible_bytes=visible,
         least_bytes=float(limits.least),

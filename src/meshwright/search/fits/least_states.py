@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.cost.footprint import footprints_of
-from meshwright.cost.memory.fit import Verdict, verdict
+from meshwright.cost.memory.fit import Verdict, bounds, verdict
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
@@ -27,7 +27,7 @@ def states_fit(inputs: Inputs, accelerators: int | None = None) -> bool:
     accelerators: a count; None: those of the question.
     """
     share = whole_states(inputs) / (accelerators or inputs.cluster.num_gpus if divides_states(inputs) else 1)
-    return bool(verdict(share, share, 0.0, inputs) == Verdict.SAFE)
+    return bool(verdict(bounds(share, share, 0.0, inputs), inputs) == Verdict.SAFE)
 
 
 def divides_states(inputs: Inputs) -> bool:
