@@ -19,8 +19,6 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import Runtime
 
 FILE = resources.files("meshwright.launch.imports") / "behaviours.toml"
-AS_PRICED = ", as it is priced"
-"""What a launch file says of a setting, and a note that is about the price need not."""
 
 
 class Behaviour(Spec):
@@ -115,8 +113,7 @@ def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings)
             for line in _lines(key, filled(value, facts), table)
         ]
         if missing:
-            why = each.why.format_map(facts).replace(AS_PRICED, "")
-            notes.append(f"priced as if the file set {' and '.join(missing)}: {why}")
+            notes.append(f"priced as if the file set {' and '.join(missing)}: {each.why.format_map(facts)}")
     return notes
 
 
