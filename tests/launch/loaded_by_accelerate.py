@@ -49,6 +49,7 @@ def main() -> None:
     buffers = [float(each.sum()) for each in sharded.buffers()]
     if rank == 1:
         print(json.dumps({"same": same, "loss": loss, "buffers": buffers}))
+    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
