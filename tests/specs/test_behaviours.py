@@ -140,7 +140,7 @@ def test_a_release_changes_single_values_of_a_switch() -> None:
         read_runtime(name).switches["compiled"]["false"] for name in ("pytorch-fsdp1", "torchtitan", "torchtitan@0.1.0")
     )
     assert family.items() <= own.items()
-    differ = {"cross_entropy", "rotary_copies", "checkpoint_stops_early", "indexed_rows"}
+    differ = {"cross_entropy", "rotary_copies", "checkpoint_stops_early", "indexed_rows", "weighed_rows"}
     assert {key for key in own if own[key] != old[key]} == differ
 
 

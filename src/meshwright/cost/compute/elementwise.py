@@ -171,6 +171,8 @@ def _around_attention(inputs: Inputs, kind: LayerKind, shard: Shard) -> LayerTra
     residual = 1.0 * shard.residual_tokens * hidden
     rotated = tokens * (shard.query + shard.key)
     rotary = traffic.scaled_rotary if kind.attention.scaled_rotary else traffic.rotary
+    if kind.attention.latent and traffic.latent_rotary:
+        rotary = traffic.latent_rotary
     pieces = [
         (norm_passes(inputs), kind.norms * residual + compressed_width(kind) * shard.residual_tokens),
         (traffic.residual, (1 if kind.parallel_residual else 2) * residual),

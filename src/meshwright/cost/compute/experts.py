@@ -174,16 +174,26 @@ def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats
         )
         for each in (kernels.permuted_rows, kernels.unpermuted_rows)
     )
+    weighed, apart = kernels.weighed_rows, 1.0 - fused
+    unpermute = LayerTraffic(
+        unpermute.forward + apart * weighed.forward * rows, unpermute.backward + apart * weighed.backward * rows
+    )
     looped = (kernels.expert_products == "looped") * LOOPED_BYTES * shard.experts * hidden * shard.tokens
     permute = LayerTraffic(permute.forward + 0.5 * masked, permute.backward + masked + indexed * rows + looped)
     return 1.0 * HALF_BYTES * hidden * shard.tokens, (permute, unpermute)
 
 
 def _bias_gradients_s(inputs: Inputs, block: Experts, shard: ExpertShard) -> Floats:
-    """Seconds to sum both biases' gradients where biases are taken by index, one for each row: the rows of one expert
-    are added one after the other, those of different experts and columns side by side.
+    """Seconds to sum both biases' gradients where each row has a copy. Of biases taken by index the rows of one expert
+    are added one after the other, those of different experts and columns side by side; those of repeated biases are
+    added atomically, which takes as long for every row.
     """
-    return 2 * block.bias * inputs.runtime.elementwise_bytes.indexed_bias_gradient_s * shard.busiest_rows
+    kernels = inputs.runtime.elementwise_bytes
+    return (
+        2
+        * block.bias
+        * (kernels.indexed_bias_gradient_s * shard.busiest_rows + kernels.added_bias_gradient_s * shard.rows)
+    )
 
 
 class _BetweenProducts(NamedTuple):

@@ -102,6 +102,9 @@ class RuntimeKernels(Spec):
     indexed_rows: NonNegative = 0.0
     """More of them backward to sum the gradients of rows that are taken by index, unless a fused dispatcher takes them:
     of those that leave, and again of those that arrive."""
+    weighed_rows: PassBytes = PassBytes(forward=0, backward=0)
+    """More of them where kernels of their own cast what comes out to fp32, weigh it and cast it back, unless a fused
+    dispatcher takes it."""
     sorts_own_rows: bool
     """These also where a rank holds all experts, so that no rows arrive."""
     masks_routed_rows: bool
@@ -152,6 +155,9 @@ class ElementwiseKernels(Spec):
     """Per element of the queries and keys."""
     scaled_rotary: PassBytes
     """The same where a factor scales rotary positions (YaRN)."""
+    latent_rotary: PassBytes | None = None
+    """Per element of the queries and keys of latent attention where kernels of their own rotate a part of each head and
+    join it with the rest; none: one kernel passes over all of them."""
     gated_activation: PassBytes
     """Per element of the FFN."""
     gated_input_bytes: Literal[1, 2] = 2
@@ -185,6 +191,9 @@ class ElementwiseKernels(Spec):
     indexed_bias_gradient_s: NonNegative = 0
     """Seconds beyond these, backward, for each row of the busiest expert and each of its biases, where every row takes
     its bias by index: the rows that took the same one are added one after the other."""
+    added_bias_gradient_s: NonNegative = 0
+    """Seconds beyond these, backward, for each routed row and each bias of its expert, where the gradients of rows are
+    added atomically to that of the bias they share."""
     attention_scores: PassBytes
     """Per score, where they are kept in memory."""
     router_scores: ElementBytes
