@@ -83,10 +83,11 @@ def _columns(row: Row) -> Row:
         ),
         ({"runtime": "megatron-core", "moe_experts": "8", "notes": "natural routing"}, {"routing": "natural"}),
         ({"runtime": "megatron-core", "notes": "variant: w/o MTP"}, {"mtp_layers": "0"}),
-        (
-            {"runtime": "megatron-core", "cp": "4", "notes": "cp-comm-type a2a"},
-            {"plan": 'context_exchange="all_to_all"'},
+        *(
+            ({"runtime": "megatron-core", "cp": "4", "notes": f"{said}; bf16"}, {"plan": 'context_exchange="all_to_all"'})
+            for said in ("--cp-comm-type a2a", "cp_comm_type=a2a", "cp_comm_type: 'a2a'", 'cp_comm_type="a2a"')
         ),
+        ({"runtime": "megatron-core", "cp": "4", "notes": "cp_comm_type: a2a_p2p"}, {}),
         ({"runtime": "megatron-core", "cp": "1", "notes": "cp-comm-type a2a"}, {}),
         ({"runtime": "megatron-core", "pp": "4", "notes": f"layout of Table 17: {LAYOUT}; offload"}, LAID_OUT),
         ({"runtime": "megatron-bridge", "pp": "4", "notes": f"PIPELINE_LAYOUT={LAYOUT} (head last)"}, LAID_OUT),
