@@ -13,7 +13,7 @@ from meshwright.cost.comms.sends import link_bandwidth
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.routing import hottest_over_mean, reached_blocks, routed_experts, routed_rows
-from meshwright.cost.shard import residual_tokens
+from meshwright.cost.shard import routed_tokens
 from meshwright.layout.plans import Layout
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
@@ -55,7 +55,7 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     """
     if not kind.is_moe:
         return ()
-    tokens = residual_tokens(plan, inputs)
+    tokens = routed_tokens(plan, inputs)
     share = overlaps_micro_batches(plan, inputs, kind) * overlap_share(inputs)
     of_width = {width: token_messages(plan, inputs, kind, tokens, width) for width in {*inputs.dispatch_bytes}}
     there, back = (of_width[width] for width in inputs.dispatch_bytes)
