@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.runtime import read_runtime
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import Row
 from tables import shipped
@@ -14,3 +16,11 @@ def _rows(dataset: str) -> list[Row]:
 def test_gradients_overlap_in_rows_of_xtuner_that_say_so_alone() -> None:
     overlapping = {row["id"] for row in _rows("xtuner") if read_case(row).inputs.runtime.overlap.data_parallel}
     assert overlapping == {row["id"] for row in _rows("xtuner") if "; zero " in row["notes"]}
+
+
+def test_experts_of_megatron_core_0_6_gather_all_tokens_and_sort_them_without_a_fused_kernel() -> None:
+    (mixtral,) = (row for row in _rows("flagperf") if row["architecture"] == "mixtral-8x7b")
+    runtime = read_case(mixtral).inputs.runtime
+    assert runtime.communication.dispatcher == "all_gather"
+    unfused = with_behaviours(read_runtime("megatron-core"), ["permute_fusion=off"])
+    assert runtime.kernels.permuted_rows == unfused.kernels.permuted_rows
