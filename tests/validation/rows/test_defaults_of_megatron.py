@@ -24,3 +24,10 @@ def test_experts_of_megatron_core_0_6_gather_all_tokens_and_sort_them_without_a_
     assert runtime.communication.dispatcher == "all_gather"
     unfused = with_behaviours(read_runtime("megatron-core"), ["permute_fusion=off"])
     assert runtime.kernels.permuted_rows == unfused.kernels.permuted_rows
+
+
+def test_sync_free_experts_of_primus_sort_rows_with_a_fused_kernel() -> None:
+    rows = [row for row in _rows("amd") if row["software_release"].startswith("Primus MoE package")]
+    fused = read_runtime("megatron-core").kernels.permuted_rows
+    free = {row["id"] for row in rows if "sync-free stage 1" in row["notes"] or "SyncFree1" in row["notes"]}
+    assert free == {row["id"] for row in rows if read_case(row).inputs.runtime.kernels.permuted_rows == fused}
