@@ -67,8 +67,11 @@ def test_a_quantised_dispatch_shortens_its_own_pass_alone(dispatcher: str) -> No
         for inputs in (_asked(quantised, dispatcher) for quantised in ("none", "forward", "both"))
     )
     assert forward.forward < none.forward
-    assert forward.backward == none.backward == none.forward
-    assert both.forward == forward.forward == both.backward
+    assert forward.backward == none.backward
+    assert both.forward == forward.forward
+    assert both.backward < none.backward
+    # Forward learns first how many tokens come, where anything tells it: what both passes save is alike.
+    assert none.forward - both.forward == pytest.approx(none.backward - both.backward)
 
 
 def test_recomputed_dispatches_are_as_wide_as_the_first() -> None:

@@ -75,24 +75,28 @@ def test_one_rank_with_every_expert_exchanges_nothing(dispatcher: str) -> None:
 
 
 def test_an_all_to_all_moves_2_t_k_h_bytes_less_what_stays() -> None:
-    """In a node of 8 alone: 4 exchanges of 2 T k h (EP - 1) / EP bytes a layer, forward and backward."""
+    """In a node of 8 alone: 4 exchanges of 2 T k h (EP - 1) / EP bytes a layer, both passes, and 2 of T k scores."""
     inputs, kind = _asked("1x8:h100", "all_to_all")
     plan, buffer = Plan(dp=8, ep=8), 2.0 * 4096 * 8 * 7168
     inside, across = all_to_all_traffic(buffer, axis_group("ep", plan, inputs))
     assert (inside, across) == (buffer * 7 / 8, ())
-    assert token_times(plan, inputs, kind, 4096, 2) == pytest.approx(
-        2 * (float(collective_time("all_to_all", buffer, group(8, 1, inputs.cluster), inputs.cluster)),)
+    tokens, scores = (
+        float(collective_time("all_to_all", size, group(8, 1, inputs.cluster), inputs.cluster))
+        for size in (buffer, 4.0 * 4096 * 8)
     )
+    assert token_times(plan, inputs, kind, 4096, 2) == pytest.approx((tokens + scores, tokens))
 
 
 def test_expert_tensor_parallelism_gathers_and_scatters_etp_times_the_rows() -> None:
     inputs, kind = _asked("1x8:h100", "all_to_all")
     plan, buffer = Plan(tp=2, sp=True, dp=4, ep=4, etp=2), 2.0 * 4096 * 8 * 7168
-    exchanged = all_to_all_time(buffer, axis_group("ep", plan, inputs), inputs.cluster)
+    exchanged, scores = (
+        all_to_all_time(size, axis_group("ep", plan, inputs), inputs.cluster) for size in (buffer, 4.0 * 4096 * 8)
+    )
     slices = axis_group("etp", plan, inputs)
     expected = [
-        float(exchanged + collective_time(operation, 2 * buffer, slices, inputs.cluster))
-        for operation in ("all_gather", "reduce_scatter")
+        float(exchanged + with_scores + collective_time(operation, 2 * buffer, slices, inputs.cluster))
+        for operation, with_scores in (("all_gather", scores), ("reduce_scatter", 0.0))
     ]
     assert token_times(plan, inputs, kind, 4096, 2) == pytest.approx(tuple(expected))
 

@@ -299,7 +299,7 @@ EXPERT_FUNCTIONS += (
     "routing.busiest_expert_rows",
 )
 EXPERT_FUNCTIONS += ("saved.weighing_bytes", "graph_pool.expert_rooms", "graph_pool.handed_out_bytes")
-EXPERT_FUNCTIONS += ("groups.expert_data_ranks", "groups.expert_stride")
+EXPERT_FUNCTIONS += ("groups.expert_data_ranks", "groups.expert_stride", "expert_counts.count_messages")
 SPECIAL |= {f"{name}.{argument}": f"expert_{argument}" for name in EXPERT_FUNCTIONS for argument in ("plan", "kind")}
 SPECIAL |= {"graph_pool.expert_rooms.shard": "expert_shard"}
 

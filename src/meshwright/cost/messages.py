@@ -183,5 +183,5 @@ def _rows(
                 times_a_unit=float(exchange.times * each.times),
                 window_s=float(exchange.window),
                 seconds=units * seconds,
-                exposed_s=units * exposed * seconds / float(exchange.times * whole),
+                exposed_s=units * seconds * (exposed / float(exchange.times * whole)),
             )

@@ -67,6 +67,24 @@ def residual_tokens(plan: Layout, inputs: Inputs) -> Floats:
     return tokens(plan, inputs) / where(plan.sp, plan.tp, 1)
 
 
+def routed_tokens(plan: Layout, inputs: Inputs) -> Floats:
+    """Tokens of one micro-batch that one rank sends to experts.
+
+    T of `residual_tokens`, or all b s / c of `tokens` where a fused dispatcher takes whole sequences from every
+    tensor-parallel rank.
+
+    plan: scalar or array (n,). Returns a count. Source: Megatron-LM, core/transformer/moe/token_dispatcher.py;
+    torchtitan 0.2.2 models/moe/moe_deepep.py.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import MIXTRAL
+    >>> float(routed_tokens(Plan(tp=2, sp=True, dp=4, ep=8), MIXTRAL))
+    2048.0
+    """
+    whole = inputs.dispatcher == "fused" and inputs.runtime.communication.fused_whole_sequences
+    return 1.0 * tokens(plan, inputs) if whole else residual_tokens(plan, inputs)
+
+
 def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
     """Sizes of one layer of a kind on one rank.
 

@@ -13,7 +13,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.messages import layer_messages, step_messages
 from meshwright.cost.routing import routed_experts, routed_rows
-from meshwright.cost.shard import residual_tokens
+from meshwright.cost.shard import routed_tokens
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.plan import Plan
@@ -100,7 +100,7 @@ def expert_report(estimate: Estimate, inputs: Inputs) -> ExpertReport | None:
 
 
 def _layers(plan: Plan, inputs: Inputs) -> Iterator[ExpertLayers]:
-    model, tokens = inputs.model, residual_tokens(plan, inputs)
+    model, tokens = inputs.model, routed_tokens(plan, inputs)
     for kind, count in zip(model.layer_kinds, inputs.layers_per_kind, strict=True):
         if not kind.is_moe:
             continue

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from meshwright.answers.records import fields_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.routing import hottest_over_mean
-from meshwright.cost.shard import residual_tokens
+from meshwright.cost.shard import routed_tokens
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
@@ -41,7 +41,7 @@ def rank_imbalance(estimate: Estimate, inputs: Inputs) -> RankImbalance | None:
 
 
 def _largest(plan: Plan, inputs: Inputs) -> float:
-    tokens = residual_tokens(plan, inputs)
+    tokens = routed_tokens(plan, inputs)
     kinds = (kind for kind in inputs.model.layer_kinds if kind.is_moe)
     return max(float(hottest_over_mean(plan, inputs, kind, tokens)) for kind in kinds)
 

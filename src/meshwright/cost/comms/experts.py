@@ -8,21 +8,23 @@ from meshwright.arrays import Floats, Numbers, larger, smaller, some, where
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches, unpaired_share
 from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
+from meshwright.cost.comms.expert_counts import count_messages
 from meshwright.cost.comms.group import Traffic, axis_group
 from meshwright.cost.comms.sends import link_bandwidth
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.routing import hottest_over_mean, reached_blocks, routed_experts, routed_rows
-from meshwright.cost.shard import residual_tokens
+from meshwright.cost.shard import routed_tokens
 from meshwright.layout.plans import Layout
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import ExpertExchangeConstants, Operation
 from meshwright.specs.model import LayerKind
-from meshwright.specs.precision import HALF_BYTES
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 TOKENS = "tokens"
 RESULTS = "results of experts"
+SCORES = "scores of tokens"
 
 
 class TokenMessages(NamedTuple):
@@ -40,8 +42,9 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     Dispatch and combine once forward and once backward, beside the opposite pass of another micro-batch where runtime
     and plan overlap them (`overlaps_micro_batches`) and there is one (`unpaired_share`). Recomputation of whole layers
     or of the whole mixture repeats the forward ones, and that by products where the runtime does (`repeats_exchanges`).
-    A dispatch carries `Inputs.dispatch_bytes` an element, a combine 2. Quantising is priced as ahead of the products,
-    so that what a quantised dispatch saves there (T rows instead of T k) is left out.
+    A dispatch carries `Inputs.dispatch_bytes` an element, a combine 2, and `count_messages` go ahead of them in
+    forward. Quantising is priced as ahead of the products, so that what a quantised dispatch saves there (T rows
+    instead of T k) is left out.
     plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds.
     Source: Megatron-LM, --overlap-moe-expert-parallel-comm; DeepSeek-V3, arXiv:2412.19437, section 3.3.3.
 
@@ -50,12 +53,12 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> plan, kind = Plan(dp=8, ep=8), MIXTRAL.model.layer_kinds[0]
     >>> exchanges = expert_exchanges(plan, MIXTRAL, kind, layer_time(plan, MIXTRAL, kind))
-    >>> [(each.phase, float(each.times)) for each in exchanges]
-    [('forward', 1.0), ('recompute', 0.0), ('backward', 1.0)]
+    >>> [(each.phase, float(each.times), len(each.messages)) for each in exchanges]
+    [('forward', 1.0, 6), ('recompute', 0.0, 6), ('backward', 1.0, 5)]
     """
     if not kind.is_moe:
         return ()
-    tokens = residual_tokens(plan, inputs)
+    tokens = routed_tokens(plan, inputs)
     share = overlaps_micro_batches(plan, inputs, kind) * overlap_share(inputs)
     of_width = {width: token_messages(plan, inputs, kind, tokens, width) for width in {*inputs.dispatch_bytes}}
     there, back = (of_width[width] for width in inputs.dispatch_bytes)
@@ -65,7 +68,7 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     beside = Exchange(
         "ep",
         "forward",
-        (*there.dispatch, *there.combine),
+        (*count_messages(plan, inputs, kind), *there.dispatch, *there.combine),
         window=layer.backward.total,
         share=share,
         unpaired=unpaired_share(plan) if some(share) else 0.0,
@@ -93,7 +96,7 @@ def token_messages(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Number
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> messages = token_messages(Plan(dp=8, ep=8), MIXTRAL, kind, tokens=4096, width=2)
     >>> [each.operation for each in (*messages.dispatch, *messages.combine)]
-    ['all_to_all', 'all_gather', 'all_to_all', 'reduce_scatter']
+    ['all_to_all', 'all_gather', 'all_to_all', 'all_to_all', 'reduce_scatter']
     """
     if inputs.dispatcher == "all_gather":
         return all_gather_messages(plan, inputs, tokens, width)
@@ -111,7 +114,8 @@ def all_to_all_messages(
     """Permuting tokens to their experts: an all-to-all over ep, then an all-gather over etp; and back.
 
     A rank holds T k h elements for the all-to-all, of which (EP - 1) / EP leave it, and ETP times as many after the
-    all-gather; the busiest rank, or a capacity, changes both as `routed_rows` says.
+    all-gather; the busiest rank, or a capacity, changes both as `routed_rows` says. Where the runtime sends the scores
+    too, T k of 4 bytes each go to the experts by one more all-to-all.
 
     plan: scalar or array (n,); tokens: T on one rank, count; width: bytes of one dispatched element. Returns bytes and
     seconds. Source: Megatron-LM, core/transformer/moe/token_dispatcher.py (MoEAlltoAllTokenDispatcher).
@@ -121,15 +125,18 @@ def all_to_all_messages(
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> messages = all_to_all_messages(Plan(dp=8, ep=8), MIXTRAL, kind, tokens=4096, width=2)
     >>> [float(each.bytes) for each in messages.dispatch]  # 2 bytes of 4096 tokens, 2 experts and 4096 elements
-    [67108864.0, 67108864.0]
+    [67108864.0, 67108864.0, 32768.0]
     """
     gathered = inputs.model.hidden_size * routed_rows(plan, inputs, kind, tokens).mean
     experts, slices = communicator("ep", plan, inputs), communicator("etp", plan, inputs)
     busiest, permuted = hottest_over_mean(plan, inputs, kind, tokens), gathered / plan.etp
+    scores = FP32_BYTES * permuted / inputs.model.hidden_size
+    sent = (_of_busiest(experts, "all_to_all", SCORES, scores, busiest),)
     return TokenMessages(
         dispatch=(
             _of_busiest(experts, "all_to_all", TOKENS, permuted * width, busiest),
             _of_busiest(slices, "all_gather", TOKENS, gathered * width, busiest),
+            *(sent if inputs.runtime.communication.exchanges_scores else ()),
         ),
         combine=(
             _of_busiest(experts, "all_to_all", RESULTS, permuted * HALF_BYTES, busiest),

@@ -14,7 +14,7 @@ from meshwright.cost.compute.parts import NO_EXPERT_KERNELS, ExpertParts, Kernel
 from meshwright.cost.compute.traffic import LayerTraffic
 from meshwright.cost.routing import busiest_expert_rows, routed_experts, routed_rows
 from meshwright.cost.shapes import on_shapes
-from meshwright.cost.shard import residual_tokens
+from meshwright.cost.shard import routed_tokens
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
@@ -74,7 +74,7 @@ def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
     >>> [round(float(size)) for size in expert_shard(Plan(dp=8, ep=8), MIXTRAL, kind)]
     [4096, 10850, 10850, 1, 14336, 28672]
     """
-    block, tokens = routed_experts(kind), residual_tokens(plan, inputs)
+    block, tokens = routed_experts(kind), routed_tokens(plan, inputs)
     ffn = block.ffn_size // plan.etp
     rows = routed_rows(plan, inputs, kind, tokens).hottest
     return ExpertShard(

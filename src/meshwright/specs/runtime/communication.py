@@ -8,7 +8,10 @@ from pydantic import Field
 
 from meshwright.specs.base import Spec
 
-FOR_EXPERTS = ("dispatcher", "fused_kernels", "quantised_dispatch", "expert_capacity")
+FOR_EXPERTS = (
+    *("dispatcher", "fused_kernels", "fused_whole_sequences", "exchanged_counts", "exchanges_scores"),
+    *("quantised_dispatch", "expert_capacity"),
+)
 """Fields of `Communication` that models without experts do not read."""
 Dispatcher = Literal["all_to_all", "all_gather", "fused"]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -22,6 +25,14 @@ class Communication(Spec):
     that sends a token once to every node and rank (DeepEP, HybridEP)."""
     fused_kernels: Literal["deep_ep", "hybrid_ep"]
     """Whose kernels a fused dispatcher runs: DeepEP's, or HybridEP's where the accelerator has a table of them."""
+    fused_whole_sequences: bool
+    """Under sequence parallelism every tensor-parallel rank hands a fused dispatcher all tokens of its sequences, so
+    that experts receive and compute each t times; else its own part of them."""
+    exchanged_counts: Literal["none", "all_gather", "all_to_all"]
+    """How ranks learn ahead of an all-to-all how many tokens come from each: not at all, as all are padded alike; they
+    gather the counts of all; or each sends its own to the rank of the expert."""
+    exchanges_scores: bool
+    """An all-to-all of its own brings the score of every routed row to its expert; else scores stay with the tokens."""
     quantised_dispatch: Literal["none", "forward", "both"]
     """Which dispatches carry the operands of an 8-bit recipe: none, so that all are bf16; that of tokens in forward; or
     that of gradients in backward too. Combines never do."""
