@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats, where
 from meshwright.cost.comms.exchange import Exchange, Message, message_traffic
-from meshwright.cost.comms.experts import RESULTS, TOKENS
+from meshwright.cost.comms.experts import RESULTS
 from meshwright.cost.compute.host import issue_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.parts import TimedKernels
@@ -92,7 +92,7 @@ def layer_part_times(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerPart
         attention=attention,
         router=router,
         permute=permute,
-        dispatch=exchanged(lambda exchange, message: exchange.axis == "ep" and message.content == TOKENS),
+        dispatch=exchanged(lambda exchange, message: exchange.axis == "ep" and message.content != RESULTS),
         experts=experts,
         combine=exchanged(lambda exchange, message: exchange.axis == "ep" and message.content == RESULTS),
         unpermute=unpermute,

@@ -84,7 +84,10 @@ def _columns(row: Row) -> Row:
         ({"runtime": "megatron-core", "moe_experts": "8", "notes": "natural routing"}, {"routing": "natural"}),
         ({"runtime": "megatron-core", "notes": "variant: w/o MTP"}, {"mtp_layers": "0"}),
         *(
-            ({"runtime": "megatron-core", "cp": "4", "notes": f"{said}; bf16"}, {"plan": 'context_exchange="all_to_all"'})
+            (
+                {"runtime": "megatron-core", "cp": "4", "notes": f"{said}; bf16"},
+                {"plan": 'context_exchange="all_to_all"'},
+            )
             for said in ("--cp-comm-type a2a", "cp_comm_type=a2a", "cp_comm_type: 'a2a'", 'cp_comm_type="a2a"')
         ),
         ({"runtime": "megatron-core", "cp": "4", "notes": "cp_comm_type: a2a_p2p"}, {}),
