@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from meshwright.answers.document.blocks import Block, Heading, Lines, Table
 from meshwright.answers.links import placement_of, placement_words, sent_over, sent_words
 from meshwright.answers.screen import verdict_cell
-from meshwright.cost.comms.experts import RESULTS, TOKENS
+from meshwright.cost.comms.experts import RESULTS
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.messages import layer_messages, step_messages
@@ -106,7 +106,7 @@ def _layers(plan: Plan, inputs: Inputs) -> Iterator[ExpertLayers]:
             continue
         experts, rows = routed_experts(kind), routed_rows(plan, inputs, kind, tokens)
         sent = [row for row in layer_messages(plan, inputs, kind) if (row.part, row.phase) == ("ep", "forward")]
-        dispatch, combine = ([row for row in sent if row.content == what] for what in (TOKENS, RESULTS))
+        dispatch, combine = ([row for row in sent if (row.content == RESULTS) == back] for back in (False, True))
         yield ExpertLayers(
             kind=kind.name,
             layers=count,
