@@ -184,6 +184,13 @@ class Inputs(Spec):
         return self.recipe.quantises and gathers[self.runtime.communication.quantised_gathers]
 
     @cached_property
+    def quantises_gathered(self) -> bool:
+        """Whether products take something else than what tensor-parallel ranks gather along the sequence, which is
+        quantised behind it.
+        """
+        return self.recipe.quantises and not self.gathers_quantised
+
+    @cached_property
     def freezes_weights(self) -> bool:
         """Whether the model's weights are frozen, and adapters beside them are trained."""
         return self.job.lora_rank > 0
