@@ -95,7 +95,7 @@ class Inputs(Spec):
 
     @property
     def quantises_apart(self) -> bool:
-        """Whether rows and columns of an operand are quantised by two kernels, of weights in every micro-batch."""
+        """Whether rows and columns of an operand are quantised by two kernels."""
         return self.runtime.kernels.quantises_apart and self.recipe.columns == "own"
 
     @property
@@ -182,13 +182,6 @@ class Inputs(Spec):
         """Whether tensor-parallel ranks quantise what they gather along the sequence before they do."""
         gathers = {"none": False, "one_scale": self.recipe.columns != "own", "all": True}
         return self.recipe.quantises and gathers[self.runtime.communication.quantised_gathers]
-
-    @cached_property
-    def quantises_gathered(self) -> bool:
-        """Whether products take something else than what tensor-parallel ranks gather along the sequence, which is
-        quantised behind it.
-        """
-        return self.recipe.quantises and not self.gathers_quantised
 
     @cached_property
     def freezes_weights(self) -> bool:
@@ -280,7 +273,8 @@ class Inputs(Spec):
     @property
     def gathered_bytes(self) -> float:
         """Bytes per parameter of the layers' weights that data-parallel ranks gather."""
-        return self.recipe.gathered_bytes if self.stores_quantised else HALF_BYTES
+        before = self.stores_quantised or self.job.precision in self.runtime.sharding.quantised_weight_gathers
+        return self.recipe.gathered_bytes if before else HALF_BYTES
 
     @cached_property
     def keeps_remainders(self) -> bool:

@@ -127,7 +127,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     """
     counts, overlap = layer_collectives(plan, inputs, kind), inputs.runtime.overlap
     hidden, fused = hidden_share(plan, inputs), overlap.tensor_parallel > 0
-    read_by_products = not inputs.quantises_gathered
+    read_by_products = inputs.gathers_quantised or not inputs.recipe.quantises
     entering, fused_gather = hidden * read_by_products, fused and read_by_products
     unfused = tensor_region(plan, inputs)
     region = tensor_region(plan, inputs, fused) if fused else unfused
