@@ -352,6 +352,18 @@ def test_accelerate_does_not_limit_gathers_until_2024(detail: str, month: str, a
 
 
 @pytest.mark.parametrize(
+    ("detail", "whole"),
+    [
+        ("accelerate 0.20 FSDP FULL_SHARD, examples run_clm_no_trainer.py", True),
+        ("accelerate 0.20 FSDP FULL_SHARD, its own loop", False),
+    ],
+)
+def test_scripts_without_the_trainer_add_up_whole_gradients(detail: str, whole: bool) -> None:
+    row = _stranger(runtime="pytorch-fsdp1", runtime_detail=detail, source="a page (2023-06-23)", compiled="no")
+    assert ("accumulates_whole=true" in [each for taken in _taken(row) for each in taken.behaviours]) == whole
+
+
+@pytest.mark.parametrize(
     ("detail", "gathered"),
     [
         ("torchao float8 dynamic, float8 all-gather", ("fp8",)),
