@@ -95,3 +95,27 @@ def test_ranks_quantise_their_share_alone_of_what_they_gather(precision: str, cl
     for after, before in zip(quantised, half, strict=True):
         assert after.forward - before.forward == pytest.approx(change * elements)
         assert after.backward - before.backward == pytest.approx(change * elements)
+
+
+@pytest.mark.parametrize(
+    ("precision", "runtime", "gathered"),
+    [
+        ("bf16", "torchtitan@0.2.2", 0.5),
+        ("fp8", "torchtitan@0.2.2", 0.5),
+        ("fp8-rowwise", "torchtitan@0.2.2", 0),
+        ("mxfp8", "torchtitan", 0),
+        ("mxfp8", "megatron-core", 0.5),
+    ],
+)
+def test_no_product_hides_a_gather_of_what_is_quantised_behind_it(
+    precision: str, runtime: str, gathered: float
+) -> None:
+    inputs = _asked(precision, runtime)
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, ["overlap.tensor_parallel=0.5"]))
+    kind = inputs.model.layer_kinds[0]
+    hidden = {"all_gather": 0.0, "reduce_scatter": 0.0}
+    for exchange in layer_tensor_exchanges(PLAN, inputs, kind, layer_time(PLAN, inputs, kind)):
+        for message in exchange.messages:
+            if exchange.phase == "forward" and message.times and message.operation in hidden:
+                hidden[message.operation] = max(hidden[message.operation], float(exchange.share))
+    assert hidden == {"all_gather": gathered, "reduce_scatter": 0.5}

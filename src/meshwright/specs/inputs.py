@@ -95,7 +95,7 @@ class Inputs(Spec):
 
     @property
     def quantises_apart(self) -> bool:
-        """Whether rows and columns of an operand are quantised by two kernels, of weights in every micro-batch."""
+        """Whether rows and columns of an operand are quantised by two kernels."""
         return self.runtime.kernels.quantises_apart and self.recipe.columns == "own"
 
     @property
@@ -273,7 +273,8 @@ class Inputs(Spec):
     @property
     def gathered_bytes(self) -> float:
         """Bytes per parameter of the layers' weights that data-parallel ranks gather."""
-        return self.recipe.gathered_bytes if self.stores_quantised else HALF_BYTES
+        before = self.stores_quantised or self.job.precision in self.runtime.sharding.quantised_weight_gathers
+        return self.recipe.gathered_bytes if before else HALF_BYTES
 
     @cached_property
     def keeps_remainders(self) -> bool:

@@ -355,6 +355,33 @@ def test_accelerate_does_not_limit_gathers_until_2024(detail: str, month: str, a
     assert ("limits_gathers=false" in [each for taken in _taken(row) for each in taken.behaviours]) == ahead
 
 
+@pytest.mark.parametrize(
+    ("detail", "whole"),
+    [
+        ("accelerate 0.20 FSDP FULL_SHARD, examples run_clm_no_trainer.py", True),
+        ("accelerate 0.20 FSDP FULL_SHARD, its own loop", False),
+    ],
+)
+def test_scripts_without_the_trainer_add_up_whole_gradients(detail: str, whole: bool) -> None:
+    row = _stranger(runtime="pytorch-fsdp1", runtime_detail=detail, source="a page (2023-06-23)", compiled="no")
+    assert ("accumulates_whole=true" in [each for taken in _taken(row) for each in taken.behaviours]) == whole
+
+
+@pytest.mark.parametrize(
+    ("detail", "gathered"),
+    [
+        ("torchao float8 dynamic, float8 all-gather", ("fp8",)),
+        ("fp8 tensorwise + fp8 all-gather", ("fp8",)),
+        ("float8 tensorwise, without float8 all-gather", ()),
+        ("fp8 tensorwise (no fp8 all-gather)", ()),
+        ("float8 rowwise, float8 all-gather", ()),
+    ],
+)
+def test_words_say_whether_shards_are_quantised_before_a_gather(detail: str, gathered: tuple[str, ...]) -> None:
+    (row,) = as_known([_stranger(runtime="torchtitan@0.2.2", precision="fp8", precision_detail=detail)])
+    assert runtime_of(row).sharding.quantised_weight_gathers == gathered
+
+
 def test_words_say_whether_tensor_parallel_collectives_overlap() -> None:
     core = {"runtime": "megatron-core"}
     assert _overlap(**core) == 0

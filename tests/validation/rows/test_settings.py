@@ -153,3 +153,19 @@ def test_the_length_that_galvatron_prints_is_not_the_one_that_it_measured() -> N
     case = _case("galvatron-001")
     assert case.inputs.job.sequence_length == 4096
     assert any("4096 tokens, though the profile's keys say seq2048" in said for said in case.assumed)
+
+
+@pytest.mark.parametrize(("kernel", "own"), [("flash", True), ("flash-1", False), ("flash-2", False)])
+def test_what_is_fitted_to_a_runtimes_own_attention_does_not_hold_for_other_kernels(kernel: str, own: bool) -> None:
+    kernels = runtime_of(llama(runtime="megatron-core@nemo-24.03", attention_kernel=kernel)).kernels
+    assert (kernels.attention_constant == "older_hopper_attention") == own
+    assert kernels.attention_kernel == ("newest" if own else kernel)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"), [("MLPERF-063", "flash-2"), ("MLPERF-070", "flash-2"), ("MLPERF-071", "flash-1")]
+)
+def test_gpt3_of_mlperf_attends_with_the_flash_attention_of_its_container(name: str, kernel: str) -> None:
+    """TransformerEngine@4ee8e8ec and @09ba8427, pytorch/attention.py: flash-attn first; release_v0.8 has no other."""
+    kernels = _case(name).inputs.runtime.kernels
+    assert (kernels.attention_kernel, kernels.attention_constant) == (kernel, "")

@@ -21,6 +21,7 @@ from meshwright.schedules.gathered import chunk_gathers
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import HALF_BYTES
 
 
 class Gathers(NamedTuple):
@@ -186,7 +187,7 @@ def sharded_exchanges(
         Exchange("dp", "forward", gather, times=times.forward, window=forward, share=share),
         Exchange("dp", "backward", again, times=alone, window=backward, share=share),
         Exchange("dp", "backward", (*again, *scatter), times=times.scatters, window=backward, share=share),
-        _copies(gather_copies_time(inputs, parameters, reduced, unsharded, times)),
+        _copies(gather_copies_time(inputs, parameters, reduced, unsharded, times, inputs.gathered_bytes)),
     )
 
 
@@ -249,15 +250,16 @@ def _copies(seconds: Floats) -> Exchange:
 
 
 def gather_copies_time(
-    inputs: Inputs, parameters: Numbers, reduced: Numbers, unsharded: Numbers, times: Gathers
+    inputs: Inputs, parameters: Numbers, reduced: Numbers, unsharded: Numbers, times: Gathers, width: float = HALF_BYTES
 ) -> Floats:
     """Seconds per step of copying weights out of what was gathered, and gradients into what is scattered; and of adding
     up whole gradients, where their reduction waits for the last micro-batch.
 
     parameters: on the rank before data parallelism; reduced: of these, those whose gradients are reduced; unsharded:
-    share of layers that stay gathered until their backward; times: of `gathers_per_step`; scalar or array (n,). Returns
-    seconds. Source: torch.distributed.fsdp 2.13 (split_with_sizes_copy and chunk_cat on the compute stream), operators
-    and bytes counted on a fake process group; _fsdp_param.py (accumulate_unsharded_grad_if_needed).
+    share of layers that stay gathered until their backward; times: of `gathers_per_step`; scalar or array (n,); width:
+    bytes of a gathered weight. Returns seconds. Source: torch.distributed.fsdp 2.13 (split_with_sizes_copy and
+    chunk_cat on the compute stream), operators and bytes counted on a fake process group; _fsdp_param.py
+    (accumulate_unsharded_grad_if_needed).
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
@@ -268,5 +270,6 @@ def gather_copies_time(
     runtime = inputs.runtime
     gathers = times.forward + times.loss + times.backward * (1 - unsharded)
     joined = runtime.sharding.scatter_copy_bytes * times.scatters + added_gradient_bytes(inputs) * times.sums
-    copy_bytes = runtime.sharding.gather_copy_bytes * gathers * parameters + joined * reduced
+    copied = runtime.sharding.gather_copy_bytes * width / HALF_BYTES
+    copy_bytes = copied * gathers * parameters + joined * reduced
     return elementwise_time(copy_bytes, inputs.cluster.accelerator) * slowdown(inputs)

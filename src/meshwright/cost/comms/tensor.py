@@ -106,7 +106,8 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
 
     X = 2 s b h / c bytes as often as `layer_collectives` says; what is gathered may be quantised before, to
     `Inputs.sequence_gather_bytes` an element, but what an adapter reads too comes in 2 bytes, and no product beside it
-    hides that (`return_layernorm_output` of Transformer Engine). Adapters add theirs (`adapter_exchanges`). In backward
+    hides that (`return_layernorm_output` of Transformer Engine), nor what is gathered in 2 bytes and quantised behind
+    it, as no product reads it. Adapters add theirs (`adapter_exchanges`). In backward
     the all-gathers that fetch saved, sharded inputs once more are issued beside the input-gradient product, the input
     gradient's reduction beside the weight-gradient product (Megatron-LM, tensor_parallel/layers.py,
     LinearWithGradAccumulationAndAsyncCommunication). Where t exceeds the key and value heads, the fused projection's
@@ -126,8 +127,12 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     """
     counts, overlap = layer_collectives(plan, inputs, kind), inputs.runtime.overlap
     hidden, fused = hidden_share(plan, inputs), overlap.tensor_parallel > 0
+    read_by_products = inputs.gathers_quantised or not inputs.recipe.quantises
+    entering, fused_gather = hidden * read_by_products, fused and read_by_products
     unfused = tensor_region(plan, inputs)
     region = tensor_region(plan, inputs, fused) if fused else unfused
+    if fused and not fused_gather:
+        region = region._replace(enter=unfused.enter)
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, plan.recompute == Recompute.FULL
     # What regions gather: in full recomputation all of them again, in selective the feed-forward block alone.
     width, expanded = _entry_widths(inputs, kind)
@@ -135,7 +140,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     sizes = HALF_BYTES * read + inputs.sequence_gather_bytes[0] * (1 - read), inputs.sequence_gather_bytes[1]
     gathers: dict[float, Messages] = {HALF_BYTES: region.enter}
     for size in {*sizes} - {HALF_BYTES}:
-        gathers[size] = _gathered(region.ranks, plan, inputs, where(plan.sp, 1, 0), size, fused)
+        gathers[size] = _gathered(region.ranks, plan, inputs, where(plan.sp, 1, 0), size, fused_gather)
     operand, gradient_enter = (gathers[size] for size in sizes)
     enter, gradient_enter = resized(operand, width), resized(gradient_enter, width)
     enter_again, expand = resized(operand, where(full, width, 1.0)), resized(region.enter, expanded)
@@ -148,13 +153,13 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
 
     exchanges = [
         Exchange("tp", "forward", whole),
-        exchange(product, "forward", enter, counts.forward.gathers, hidden * (1 - read)),
+        exchange(product, "forward", enter, counts.forward.gathers, entering * (1 - read)),
         exchange(product, "forward", region.leave, counts.forward.reductions),
         Exchange("tp", "recompute", whole, times=where(full, 1, 0)),
-        exchange(product, "recompute", enter_again, counts.recompute.gathers, hidden * (1 - read)),
+        exchange(product, "recompute", enter_again, counts.recompute.gathers, entering * (1 - read)),
         exchange(product, "recompute", region.leave, counts.recompute.reductions),
-        exchange(product, "recompute", expand, counts.expansions),
-        exchange(gradient, "backward", gradient_enter, counts.backward.gathers),
+        exchange(product, "recompute", expand, counts.expansions, entering),
+        exchange(gradient, "backward", gradient_enter, counts.backward.gathers, entering),
         Exchange("tp", "backward", sliced),
     ]
     share = overlap.tensor_parallel_backward

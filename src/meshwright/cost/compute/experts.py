@@ -19,7 +19,7 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
-from meshwright.specs.quantised_weights import transposed_bytes
+from meshwright.specs.quantised_weights import quantising_weights, transposed_bytes
 
 MASKING_BYTES = 8
 """Moved per element by a mask that is not in place, and by its gradient: a copy, and a pass that fills. Source: torch
@@ -114,7 +114,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     learned = not inputs.freezes_weights
     scores = inputs.runtime.elementwise_bytes.router_scores * shard.tokens * block.count
     count = 1.0 * shard.experts * hidden * (shard.width + shard.ffn)
-    weights = count * (0.5 * quantised * inputs.quantises_apart + inputs.weight_cast_bytes)
+    cast, passes = inputs.weight_cast_bytes, quantising_weights(inputs)
     inner = _between_products(inputs, block, shard)
     launch = inputs.cluster.accelerator.kernels.gemm.launch_s * inputs.recipe.quantises
     apart = 1.0 * launch * shard.experts * (kernels.expert_products == "each")
@@ -122,10 +122,9 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     written, permuted = _permuting(plan, inputs, shard)
     around = 1.0 * hidden * quantised + MASKING_BYTES * kernels.masks_routed_rows * (shard.width + hidden)
     around = around + filled_row_bytes(inputs, 2 * hidden + shard.width + shard.ffn)
-    forward = weights + shard.rows * (inner.activation + inner.biases.forward + around)
-    backward = (
-        weights + transposed_bytes(inputs) * count + shard.rows * (inner.backward + inner.biases.backward + around)
-    )
+    forward = count * (passes.forward + cast) + shard.rows * (inner.activation + inner.biases.forward + around)
+    weights = passes.backward + cast + transposed_bytes(inputs)
+    backward = weights * count + shard.rows * (inner.backward + inner.biases.backward + around)
     backward = backward + summed_bytes(plan, inputs, count) + learned * filled_gradient_bytes(inputs) * count
     return ExpertTime(
         forward=ExpertParts(

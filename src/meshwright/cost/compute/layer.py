@@ -20,6 +20,7 @@ from meshwright.cost.compute.linear import (
     runtime_products,
 )
 from meshwright.cost.compute.parts import NO_KERNELS, NO_TIME, NONE, ExpertParts, Kernels, LayerParts, TimedKernels
+from meshwright.cost.compute.quantising import quantised_weights
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.compute.work import NO_WORK, Work
 from meshwright.cost.kept_products import kept_products
@@ -136,7 +137,8 @@ def _recomputed(
     if kind.is_moe:
         whole = forward._replace(routed=routed)
     elif inputs.runtime.activations.checkpoint_stops_early:
-        whole = _until_last_product(forward, products[1][-1], residual_sum_bytes(inputs, shard))
+        last = quantised_weights(inputs, runtime_products(inputs, kind, shard).feed_forward[-1:]).forward
+        whole = _until_last_product(forward, products[1][-1], residual_sum_bytes(inputs, shard), last)
     full, selective = 1.0 * (plan.recompute == Recompute.FULL), plan.recompute == Recompute.SELECTIVE
     whole = combined(lambda part: full * part, whole)
     if not some(selective):
@@ -185,17 +187,20 @@ def _linear_times(plan: Layout, inputs: Inputs, kind: LayerKind) -> Products:
     return projection_times(runtime_products(inputs, kind, layer_shard(plan, inputs, kind)), inputs)
 
 
-def _until_last_product(forward: LayerParts[Kernels], last: Gemm, residual_sum: Floats) -> LayerParts[Kernels]:
+def _until_last_product(
+    forward: LayerParts[Kernels], last: Gemm, residual_sum: Floats, weight: Floats
+) -> LayerParts[Kernels]:
     """The forward pass of a dense layer without its last product and the sum behind it.
 
     A checkpoint that stops early ends when backward has the last input that it reads, which is that product's.
-    residual_sum: bytes of one sum. Returns seconds and bytes. Source: torch 2.1, utils/checkpoint.py
+    residual_sum: bytes of one sum; weight: of quantising that product's. Returns seconds and bytes. Source: torch 2.1,
+    utils/checkpoint.py
     (`_StopRecomputationError`).
     """
     attention, block = forward.attention, forward.feed_forward
     return forward._replace(
         attention=attention._replace(moved_bytes=attention.moved_bytes - residual_sum),
-        feed_forward=block._replace(gemm=block.gemm - last.forward),
+        feed_forward=block._replace(gemm=block.gemm - last.forward, moved_bytes=block.moved_bytes - weight),
     )
 
 
@@ -204,8 +209,8 @@ def _every_second_product(
 ) -> LayerParts[Kernels]:
     """What selective recomputation by products computes again: of the products in order (q, k, v, output, gate, up,
     down, as they are fused) those that `kept_products` does not name, routed experts, and everything element-wise but
-    the last sum; of latent attention half of the products; the attention core where the runtime does not keep what its
-    kernel puts out.
+    the last sum and the weights of products that are kept; of latent attention half of the products; the attention core
+    where the runtime does not keep what its kernel puts out.
 
     shard: sizes on the rank; products, forward: of the layer. Returns seconds and bytes. Source: torchtitan 0.3.0,
     distributed/activation_checkpoint.py L254-268; products of a compiled block counted with PyTorch 2.13 (two of five,
@@ -213,16 +218,22 @@ def _every_second_product(
     """
     into, block, others = products
     again = not inputs.runtime.activations.keeps_attention_output
+    linears = runtime_products(inputs, kind, shard)
     around: list[Floats] = [each.forward for each in (*into, others[0])]
-    inside = [each.forward for each in block]
+    weights = [quantised_weights(inputs, (each,)).forward for each in (*linears.attention, linears.output)]
     if kind.attention.latent is not None:
         around = 2 * [0.5 * sum(each.forward for each in (*into, *others))]
-    kept = kept_products(inputs, kind, len(around) - 1, len(inside))
-    repeated = [0.0 if keeps else seconds for seconds, keeps in zip((*around, *inside), kept, strict=True)]
-    moved = forward.attention.moved_bytes - residual_sum_bytes(inputs, shard)
+        weights = 2 * [0.5 * (sum(weights) + quantised_weights(inputs, linears.down).forward)]
+    seconds = [*around, *(each.forward for each in block)]
+    weights += [quantised_weights(inputs, (each,)).forward for each in linears.feed_forward]
+    kept, ends = kept_products(inputs, kind, len(around) - 1, len(block)), len(around)
+    repeated = [0.0 if keeps else each for each, keeps in zip(seconds, kept, strict=True)]
+    left = [each if keeps else 0.0 for each, keeps in zip(weights, kept, strict=True)]
+    moved = forward.attention.moved_bytes - residual_sum_bytes(inputs, shard) - sum(left[:ends])
+    inside = forward.feed_forward.moved_bytes - sum(left[ends:])
     return LayerParts(
-        attention=Kernels(sum(repeated[: len(around)]), again * forward.attention.attention, moved),
-        feed_forward=forward.feed_forward._replace(gemm=sum(repeated[len(around) :], 0.0)),
+        attention=Kernels(sum(repeated[:ends]), again * forward.attention.attention, moved),
+        feed_forward=forward.feed_forward._replace(gemm=sum(repeated[ends:], 0.0), moved_bytes=inside),
         routed=forward.routed,
     )
 

@@ -8,7 +8,7 @@ from meshwright.cost.compute.traffic import NOTHING, LayerTraffic
 from meshwright.cost.shard import Shard
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
-from meshwright.specs.quantised_weights import transposed_bytes
+from meshwright.specs.quantised_weights import quantising_weights, transposed_bytes
 
 
 def rescaled(inputs: Inputs, layers: tuple[Linear, ...]) -> LayerTraffic:
@@ -34,13 +34,21 @@ def quantised(
     each = inputs.quantise_bytes
     if not (each or inputs.gathers_quantised):
         return NOTHING
-    elements = sum(1.0 * linear.outputs * linear.features for linear in every)
-    weights = 0.5 * each * inputs.quantises_apart * elements
+    weights, elements = quantised_weights(inputs, every), sum(1.0 * each.outputs * each.features for each in every)
     transposed = transposed_bytes(inputs) * elements
     written = each * sum(1.0 * linear.rows * linear.outputs for linear in every)
     forward = quantising(inputs, every) + before_gather(inputs, shard, entered).forward
     backward = written + before_gather(inputs, shard, left).backward
-    return LayerTraffic(forward + weights, backward + weights + transposed)
+    return LayerTraffic(forward + weights.forward, backward + weights.backward + transposed)
+
+
+def quantised_weights(inputs: Inputs, layers: tuple[Linear, ...]) -> LayerTraffic:
+    """What quantising the weights of some linear layers moves in every micro-batch.
+
+    layers: of the rank. Returns bytes, scalar or array (n,). Source: `quantising_weights`.
+    """
+    each, elements = quantising_weights(inputs), sum(1.0 * layer.outputs * layer.features for layer in layers)
+    return LayerTraffic(each.forward * elements, each.backward * elements)
 
 
 def quantising(inputs: Inputs, layers: tuple[Linear, ...]) -> Floats:

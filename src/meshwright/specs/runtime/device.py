@@ -69,8 +69,8 @@ class RuntimeKernels(Spec):
     repeats_keys: bool = False
     """Keys and values are repeated for the heads that share them before attention reads and saves them."""
     quantises_apart: bool
-    """Where a recipe quantises rows and columns on their own, two kernels do, and of weights in every micro-batch; else
-    one does, of weights once a step."""
+    """Every product quantises its operands itself: weights in both passes of every micro-batch, and rows and columns by
+    two kernels where a recipe quantises them on their own; else one kernel does, of weights once a step."""
     gradient_accumulation: Literal["fused", "unfused", "copied", "kept_and_copied", "autograd"]
     """What adds the gradient of a weight to what earlier micro-batches left: the product itself; a kernel after it;
     one that copies it in fp32 and one that adds the copy (the pipeline engine of DeepSpeed in bf16), before which

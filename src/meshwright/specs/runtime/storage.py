@@ -168,7 +168,10 @@ class Sharding(Spec):
     exchange_pools: bool
     """Exchanges allocate on streams of their own, whose memory no other stream uses again (FSDP2)."""
     gather_copy_bytes: NonNegative
-    """Moved per parameter after every gathering of weights."""
+    """Moved per parameter after every gathering of weights in 2 bytes."""
+    quantised_weight_gathers: tuple[PrecisionName, ...] = ()
+    """Full weights: recipes with one scale for a tensor under which the weights of quantised products are gathered in
+    8 bits, as shards are quantised before (`enable_fsdp_float8_all_gather` of torchao)."""
     scatter_copy_bytes: NonNegative
     """Moved per parameter before every scattering of gradients."""
     gradient_bucket: Annotated[int, Field(gt=0, le=2**40)]

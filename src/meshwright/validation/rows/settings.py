@@ -160,8 +160,12 @@ def _with_settings(runtime: Runtime, settings: Sequence[RunSetting]) -> Runtime:
 
 
 def _attention(row: Row) -> tuple[str, ...]:
-    """`flash` is any fused kernel: the runtime's own, or FlashAttention-2 where its own is none."""
-    kernel = row["attention_kernel"]
+    """`flash` is any fused kernel: the runtime's own, or FlashAttention-2 where its own is none. What is fitted to the
+    runtime's own kernels does not hold for others.
+    """
+    kernel, own = row["attention_kernel"], base_runtime(row["runtime"]).kernels
     if kernel == "flash":
-        kernel = "flash-2" if base_runtime(row["runtime"]).kernels.attention_kernel == "eager" else ""
-    return (f"attention_kernel={kernel}",) if kernel else ()
+        kernel = "flash-2" if own.attention_kernel == "eager" else ""
+    if not kernel:
+        return ()
+    return (f"attention_kernel={kernel}", *(('attention_constant=""',) if own.attention_constant else ()))
