@@ -470,6 +470,21 @@ def test_recipes_of_release_26_06_for_h100_overlap_no_exchange_of_experts() -> N
     assert (runtime_of(h100).overlap.fused_expert, runtime_of(asked).overlap.fused_expert) == (0, 0.32)
 
 
+@pytest.mark.parametrize(
+    ("said", "binds"),
+    [
+        ({}, False),
+        ({"num_gpus": "1"}, True),
+        ({"source": "Megatron-Bridge docs/performance-summary.md"}, True),
+        ({"runtime": "megatron-core"}, True),
+    ],
+)
+def test_ranks_of_verification_cards_are_bound_to_no_cores(said: Row, binds: bool) -> None:
+    card = {"runtime": "megatron-bridge@26.06", "source": "examples/model_verification_cards/qwen3-8b/card.yaml, sft"}
+    (row,) = as_known([_stranger(**card | said)])
+    assert runtime_of(row).host.binds_ranks == binds
+
+
 def test_a_run_of_nemo_of_a_known_model_of_its_source_does_as_the_others() -> None:
     said = {"runtime": "megatron-core", "runtime_detail": "NeMo 24.07", "sp": "True", "tp": "4"}
     named = settings()["nemo-tensor-parallel-overlap"].behaviours
