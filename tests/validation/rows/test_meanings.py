@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.errors import NotModelled
-from meshwright.specs.behaviours import LIGER, PERMUTE_FUSION, position_of
+from meshwright.specs.behaviours import LIGER, PERMUTE_FUSION, ROPE_FUSION, position_of
 from meshwright.specs.choices import Recompute
 from meshwright.specs.runtime import Runtime
 from meshwright.validation.rows.meanings import meanings
@@ -483,6 +483,26 @@ def test_ranks_of_verification_cards_are_bound_to_no_cores(said: Row, binds: boo
     card = {"runtime": "megatron-bridge@26.06", "source": "examples/model_verification_cards/qwen3-8b/card.yaml, sft"}
     (row,) = as_known([_stranger(**card | said)])
     assert runtime_of(row).host.binds_ranks == binds
+
+
+@pytest.mark.parametrize(
+    ("said", "loss", "rope", "hidden", "gradient_bytes"),
+    [
+        ({"model": "GPT-OSS-20B", "notes": "full SFT, natural routing"}, "native", "off", 0, 4),
+        ({"model": "GPT-OSS-20B", "notes": 'natural routing; "not performance-tuned"'}, "native", "off", 0.9, 4),
+        ({"model": "GPT-OSS-20B", "notes": "natural routing; perf_recipes"}, "fused", "on", 0.9, 2),
+        ({"model": "Qwen3-8B", "notes": "full SFT"}, "native", "off", 0, 4),
+        ({"model": "Qwen3-30B-A3B", "notes": "full SFT"}, "fused", "off", 0.9, 4),
+    ],
+)
+def test_recipes_that_are_not_for_performance_do_as_their_files_say(
+    said: Row, loss: str, rope: str, hidden: float, gradient_bytes: int
+) -> None:
+    bridge = {"runtime": "megatron-bridge@26.06", "gpu": "H100-SXM-80GB", "moe_experts": "32", "dataset": "a page"}
+    (row,) = as_known([_stranger(**bridge | said)])
+    runtime = runtime_of(row)
+    assert (runtime.kernels.cross_entropy, position_of(runtime, ROPE_FUSION)) == (loss, rope)
+    assert (runtime.overlap.data_parallel, runtime.storage.gradient_bytes) == (hidden, gradient_bytes)
 
 
 def test_a_run_of_nemo_of_a_known_model_of_its_source_does_as_the_others() -> None:
