@@ -505,6 +505,14 @@ def test_recipes_that_are_not_for_performance_do_as_their_files_say(
     assert (runtime.overlap.data_parallel, runtime.storage.gradient_bytes) == (hidden, gradient_bytes)
 
 
+def test_a_recipe_says_that_one_kernel_computes_experts_without_a_graph_of_the_iteration() -> None:
+    graphs = "TE CUDA graphs moe_router+moe_preprocess"
+    said = {"runtime": "megatron-bridge@26.06", "precision": "mxfp8", "gpu": "GB200-NVL72-186GB", "moe_experts": "128"}
+    for notes, products in ((graphs, "each"), (f"{graphs}; NVTE_CUTEDSL_FUSED_GROUPED_MLP", "fused")):
+        (row,) = as_known([_stranger(**said, notes=notes)])
+        assert runtime_of(row).kernels.expert_products == products
+
+
 def test_a_run_of_nemo_of_a_known_model_of_its_source_does_as_the_others() -> None:
     said = {"runtime": "megatron-core", "runtime_detail": "NeMo 24.07", "sp": "True", "tp": "4"}
     named = settings()["nemo-tensor-parallel-overlap"].behaviours
