@@ -513,6 +513,16 @@ def test_a_recipe_says_that_one_kernel_computes_experts_without_a_graph_of_the_i
         assert runtime_of(row).kernels.expert_products == products
 
 
+def test_notes_of_a_job_say_how_it_starts_its_ranks_and_what_its_graphs_hold() -> None:
+    notes = "torchrun, ranks not bound to cores; NCCL all-to-all, graphs of moe_router and moe_preprocess"
+    detail = "Megatron-Bridge, container nvcr.io/nvidia/nemo:26.02.00"
+    experts = {"moe_experts": "128", "moe_topk": "8", "moe_ffn": "768"}
+    said = {"runtime": "megatron-core", "runtime_detail": detail, "software_release": "26.02", "notes": notes}
+    (row,) = as_known([_stranger(**experts | said)])
+    host = runtime_of(row).host
+    assert (host.binds_ranks, host.graphs) == (False, "router")
+
+
 def test_a_run_of_nemo_of_a_known_model_of_its_source_does_as_the_others() -> None:
     said = {"runtime": "megatron-core", "runtime_detail": "NeMo 24.07", "sp": "True", "tp": "4"}
     named = settings()["nemo-tensor-parallel-overlap"].behaviours
