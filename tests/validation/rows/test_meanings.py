@@ -513,6 +513,35 @@ def test_a_recipe_says_that_one_kernel_computes_experts_without_a_graph_of_the_i
         assert runtime_of(row).kernels.expert_products == products
 
 
+@pytest.mark.parametrize(
+    ("said", "quantised"),
+    [
+        ({}, True),
+        ({"gpu": "GB300-NVL72-288GB", "gpus_per_node": "4"}, True),
+        ({"gpu": "B300-SXM-288GB"}, True),
+        ({"gpu": "B200-SXM-180GB"}, False),
+        ({"precision": "bf16"}, False),
+        ({"notes": "cuda_graph_impl=transformer_engine"}, False),
+        ({"notes": "cuda_graph_impl=transformer_engine, fp8_dot_product_attention"}, True),
+        ({"model": "Qwen3-235B-A22B", "gpu": "B300-SXM-288GB"}, False),
+        ({"model": "DeepSeek-V3"}, False),
+        ({"model": "DeepSeek-V3", "gpu": "GB300-NVL72-288GB"}, True),
+    ],
+)
+def test_recipes_of_one_graph_quantise_the_attention_core_but_that_of_deepseek_v3_for_gb200(
+    said: Row, quantised: bool
+) -> None:
+    experts = {"moe_experts": "128", "moe_topk": "8", "moe_ffn": "768"}
+    run = {
+        "runtime": "megatron-bridge@26.06",
+        "model": "Qwen3-30B-A3B",
+        "gpu": "GB200-NVL72-186GB",
+        "precision": "mxfp8",
+    }
+    (row,) = as_known([_stranger(**run | experts | said)])
+    assert runtime_of(row).kernels.quantised_attention == quantised
+
+
 def test_notes_of_a_job_say_how_it_starts_its_ranks_and_what_its_graphs_hold() -> None:
     notes = "torchrun, ranks not bound to cores; NCCL all-to-all, graphs of moe_router and moe_preprocess"
     detail = "Megatron-Bridge, container nvcr.io/nvidia/nemo:26.02.00"
