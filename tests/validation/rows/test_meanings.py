@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.errors import NotModelled
-from meshwright.specs.behaviours import LIGER, PERMUTE_FUSION, position_of
+from meshwright.specs.behaviours import LIGER, PERMUTE_FUSION, ROPE_FUSION, position_of
 from meshwright.specs.choices import Recompute
 from meshwright.specs.runtime import Runtime
 from meshwright.validation.rows.meanings import meanings
@@ -499,6 +499,88 @@ def test_recipes_of_release_26_06_for_h100_overlap_no_exchange_of_experts() -> N
     (h100,) = as_known([_stranger(**bridge | {"gpu": "H100-SXM-80GB"})])
     (asked,) = as_known([_stranger(**bridge | {"gpu": "H100-SXM-80GB", "notes": "with EP overlap"})])
     assert (runtime_of(h100).overlap.fused_expert, runtime_of(asked).overlap.fused_expert) == (0, 0.32)
+
+
+@pytest.mark.parametrize(
+    ("said", "binds"),
+    [
+        ({}, False),
+        ({"num_gpus": "1"}, True),
+        ({"source": "Megatron-Bridge docs/performance-summary.md"}, True),
+        ({"runtime": "megatron-core"}, True),
+    ],
+)
+def test_ranks_of_verification_cards_are_bound_to_no_cores(said: Row, binds: bool) -> None:
+    card = {"runtime": "megatron-bridge@26.06", "source": "examples/model_verification_cards/qwen3-8b/card.yaml, sft"}
+    (row,) = as_known([_stranger(**card | said)])
+    assert runtime_of(row).host.binds_ranks == binds
+
+
+@pytest.mark.parametrize(
+    ("said", "loss", "rope", "hidden", "gradient_bytes"),
+    [
+        ({"model": "GPT-OSS-20B", "notes": "full SFT, natural routing"}, "native", "off", 0, 4),
+        ({"model": "GPT-OSS-20B", "notes": 'natural routing; "not performance-tuned"'}, "native", "off", 0.9, 4),
+        ({"model": "GPT-OSS-20B", "notes": "natural routing; perf_recipes"}, "fused", "on", 0.9, 2),
+        ({"model": "Qwen3-8B", "notes": "full SFT"}, "native", "off", 0, 4),
+        ({"model": "Qwen3-30B-A3B", "notes": "full SFT"}, "fused", "off", 0.9, 4),
+    ],
+)
+def test_recipes_that_are_not_for_performance_do_as_their_files_say(
+    said: Row, loss: str, rope: str, hidden: float, gradient_bytes: int
+) -> None:
+    bridge = {"runtime": "megatron-bridge@26.06", "gpu": "H100-SXM-80GB", "moe_experts": "32", "dataset": "a page"}
+    (row,) = as_known([_stranger(**bridge | said)])
+    runtime = runtime_of(row)
+    assert (runtime.kernels.cross_entropy, position_of(runtime, ROPE_FUSION)) == (loss, rope)
+    assert (runtime.overlap.data_parallel, runtime.storage.gradient_bytes) == (hidden, gradient_bytes)
+
+
+def test_a_recipe_says_that_one_kernel_computes_experts_without_a_graph_of_the_iteration() -> None:
+    graphs = "TE CUDA graphs moe_router+moe_preprocess"
+    said = {"runtime": "megatron-bridge@26.06", "precision": "mxfp8", "gpu": "GB200-NVL72-186GB", "moe_experts": "128"}
+    for notes, products in ((graphs, "each"), (f"{graphs}; NVTE_CUTEDSL_FUSED_GROUPED_MLP", "fused")):
+        (row,) = as_known([_stranger(**said, notes=notes)])
+        assert runtime_of(row).kernels.expert_products == products
+
+
+@pytest.mark.parametrize(
+    ("said", "quantised"),
+    [
+        ({}, True),
+        ({"gpu": "GB300-NVL72-288GB", "gpus_per_node": "4"}, True),
+        ({"gpu": "B300-SXM-288GB"}, True),
+        ({"gpu": "B200-SXM-180GB"}, False),
+        ({"precision": "bf16"}, False),
+        ({"notes": "cuda_graph_impl=transformer_engine"}, False),
+        ({"notes": "cuda_graph_impl=transformer_engine, fp8_dot_product_attention"}, True),
+        ({"model": "Qwen3-235B-A22B", "gpu": "B300-SXM-288GB"}, False),
+        ({"model": "DeepSeek-V3"}, False),
+        ({"model": "DeepSeek-V3", "gpu": "GB300-NVL72-288GB"}, True),
+    ],
+)
+def test_recipes_of_one_graph_quantise_the_attention_core_but_that_of_deepseek_v3_for_gb200(
+    said: Row, quantised: bool
+) -> None:
+    experts = {"moe_experts": "128", "moe_topk": "8", "moe_ffn": "768"}
+    run = {
+        "runtime": "megatron-bridge@26.06",
+        "model": "Qwen3-30B-A3B",
+        "gpu": "GB200-NVL72-186GB",
+        "precision": "mxfp8",
+    }
+    (row,) = as_known([_stranger(**run | experts | said)])
+    assert runtime_of(row).kernels.quantised_attention == quantised
+
+
+def test_notes_of_a_job_say_how_it_starts_its_ranks_and_what_its_graphs_hold() -> None:
+    notes = "torchrun, ranks not bound to cores; NCCL all-to-all, graphs of moe_router and moe_preprocess"
+    detail = "Megatron-Bridge, container nvcr.io/nvidia/nemo:26.02.00"
+    experts = {"moe_experts": "128", "moe_topk": "8", "moe_ffn": "768"}
+    said = {"runtime": "megatron-core", "runtime_detail": detail, "software_release": "26.02", "notes": notes}
+    (row,) = as_known([_stranger(**experts | said)])
+    host = runtime_of(row).host
+    assert (host.binds_ranks, host.graphs) == (False, "router")
 
 
 def test_a_run_of_nemo_of_a_known_model_of_its_source_does_as_the_others() -> None:

@@ -28,6 +28,8 @@ LOOPED_BYTES = 8
 """Moved per element of all tokens for each expert that gathers its rows by itself, by the gradient of what it gathers:
 zeros of the size of all tokens, and what is added to those of the experts before. Source: PyTorch 2.13, backward of
 `hidden_states[None, rows]`: new_zeros, index_put_ and add, counted on a CPU."""
+PADDING_BYTES = 8
+"""Moved per element of the routed rows by two copies, in front of the products of experts and behind them."""
 EXPERT_SHAPE = ("tp", "sp", "cp", "ep", "etp", "micro_batch")
 """The fields of a plan on which the sizes of its experts' layers depend."""
 
@@ -122,6 +124,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     written, permuted = _permuting(plan, inputs, shard)
     around = 1.0 * hidden * quantised + MASKING_BYTES * kernels.masks_routed_rows * (shard.width + hidden)
     around = around + filled_row_bytes(inputs, 2 * hidden + shard.width + shard.ffn)
+    around = around + PADDING_BYTES * hidden * _pads_rows(plan, inputs)
     forward = count * (passes.forward + cast) + shard.rows * (inner.activation + inner.biases.forward + around)
     weights = passes.backward + cast + transposed_bytes(inputs)
     backward = weights * count + shard.rows * (inner.backward + inner.biases.backward + around)
@@ -155,6 +158,13 @@ def dispatches_fused(plan: Layout, inputs: Inputs) -> Bools:
     plan: scalar or array (n,). Source: megatron/core/transformer/moe/token_dispatcher.py, MoEFlexTokenDispatcher.
     """
     return (plan.ep * plan.etp > 1) & (inputs.dispatcher == "fused")
+
+
+def _pads_rows(plan: Layout, inputs: Inputs) -> Floats:
+    """1 where rows of each expert are copied to a multiple that quantised products take, else 0."""
+    kernels, hybrid = inputs.runtime.kernels, inputs.runtime.communication.fused_kernels == "hybrid_ep"
+    uneven = inputs.expert_capacity is None and kernels.expert_products == "each" and inputs.recipe.quantises
+    return (kernels.pads_quantised_rows and uneven) * (1.0 - hybrid * dispatches_fused(plan, inputs))
 
 
 def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats, tuple[LayerTraffic, LayerTraffic]]:

@@ -92,6 +92,9 @@ class RuntimeKernels(Spec):
     expert_quantising_kernels: PassCounts
     """Of each expert where its products are kernels of their own and a recipe quantises, expert by expert, what goes
     into them: what quantises the inputs and the gradients, and what rearranges the scales of their operands."""
+    pads_quantised_rows: bool = False
+    """Where a recipe quantises, rows of each expert are copied in front of its products to a multiple that these take,
+    and copied back behind them, unless a capacity or HybridEP has made them so."""
     permuted_rows: PassBytes
     """Bytes moved per element of the routed rows to sort them by expert."""
     unpermuted_rows: PassBytes
