@@ -10,7 +10,12 @@ from unittest import mock
 import pytest
 
 from commands import asked
+from meshwright.answers.explain.brief import explain_briefs
+from meshwright.cost.step import estimate_each
+from meshwright.layout.plan import Plan
 from meshwright.search.many_searches.remedies import remedies
+from meshwright.specs.reading.model import read_model
+from strategies import question
 
 QUESTIONS = (
     ("plan", "llama-3.1-8b", "1x8:h100"),
@@ -119,6 +124,18 @@ def test_the_brief_answer_says_what_the_whole_one_does_in_short() -> None:
     assert "--more prints" in brief
     assert "= allocated" in whole
     assert "= allocated" not in brief
+
+
+@pytest.mark.parametrize(("cluster", "told"), [("2x8:h100", True), ("8x8:h100", False)])
+def test_the_shortest_answer_says_where_the_memory_of_a_plan_goes_that_is_not_safe(cluster: str, told: bool) -> None:
+    inputs = question(read_model("llama-3.1-70b"), cluster, global_batch=256)
+    plan = Plan(
+        tp=8, sp=True, pp=2, dp=inputs.cluster.num_gpus // 16, zero=1, num_microbatches=4096 // inputs.cluster.num_gpus
+    )
+    *_, shortest = explain_briefs(estimate_each([plan], inputs)[0], inputs)
+    text = "\n".join(line for block in shortest for line in getattr(block, "lines", ()))
+    assert ("Memory of stage" in text) is told
+    assert "Step time," not in text
 
 
 def test_shares_add_up() -> None:
