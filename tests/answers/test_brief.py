@@ -146,6 +146,13 @@ def test_shares_add_up() -> None:
         assert sum(map(int, re.findall(r"(\d+)%", shares[1]))) == pytest.approx(100, abs=3)
 
 
+def test_counts_of_plans_are_written_alike() -> None:
+    counts = [line for line in said(*QUESTIONS[1], "--more").splitlines() if re.match("Not priced:|Refused, by", line)]
+    assert len(counts) == 2
+    assert re.search(r"\d,\d{3}", " ".join(counts))
+    assert not re.search(r"\d{4}", " ".join(counts))
+
+
 def test_as_many_plans_as_asked_are_shown() -> None:
     rows = [line for line in asked(*QUESTIONS[0], "--top", "5").out.splitlines() if re.match(r"\d  tp", line)]
     assert len(rows) == 5
