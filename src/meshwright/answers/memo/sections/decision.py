@@ -120,7 +120,7 @@ def _limit(memo: Memo) -> tuple[str, str, str]:
     if largest is local:
         text += f", which one accelerator would need too; nothing else takes {GROWS:.0%} of it"
     elif local.share_after > largest.share_after:
-        text += f"; larger, but no different on one accelerator: {local.name} ({percent(local.share_after)})"
+        text += f"; a larger part, which one accelerator has too: {local.name} ({percent(local.share_after)})"
     if found.grows and found.reference:
         most, grown = found.chosen, f"from {found.reference.gpus} to {accelerators(memo.inputs.cluster.num_gpus)}"
         shares = f"{percent(most.share_before)} of the step before, {percent(most.share_after)} after"
