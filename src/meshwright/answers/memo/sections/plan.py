@@ -32,7 +32,7 @@ from meshwright.specs.recompute_modules import names_of
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB, format_count, format_gib, format_seconds
 
-FLAG = re.compile(r"(--[a-z0-9-]+(?: '[^']*')?|[A-Z_]{8,}=\S+\b|\b[a-z_]+(?:\.[a-z_]+)+\b)")
+FLAG = re.compile(r"(--[a-z0-9-]+(?: '[^']*')?|[A-Z_]{8,}=\S+\b|\b[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)+\b)")
 """An option of a launch, a variable of its environment, or a field of a recipe or a file."""
 SHOWN = 6
 """Runners-up."""
