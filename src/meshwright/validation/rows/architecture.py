@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from meshwright.errors import InvalidInput, NotModelled, UnknownName
@@ -54,7 +54,7 @@ COLUMNS_OF_MODEL = (
 )
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _model_of(*values: str) -> tuple[Model, tuple[str, ...]]:
     row = dict(zip(COLUMNS_OF_MODEL, values, strict=True))
     structure = architectures().get(row["architecture"])
