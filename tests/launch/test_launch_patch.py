@@ -57,6 +57,12 @@ def imported(folder: Path, name: str, text: str) -> LaunchQuestion:
         ),
         (
             "run.sh",
+            SCRIPT.replace("-optimizer\n", "-optimizer --overlap-grad-reduce\n"),
+            {"tp": 16, "dp": 1, "num_microbatches": 32, "zero": 0},
+            ["+TP=16", "--tensor-model-parallel-size $TP\n"],
+        ),
+        (
+            "run.sh",
             SCRIPT.replace("--bf16", "--bf16 --recompute-activations"),
             {"recompute": "none"},
             ["+    --position-embedding-type rope --swiglu --seq-length 4096 --bf16"],
