@@ -24,6 +24,11 @@ ARGS=(
 )
 torchrun --nnodes 2 --nproc_per_node 8 t.py ${ARGS[@]} --tensor-model-parallel-size $TP --use-distributed-optimizer
 """
+RECOMPUTES = SCRIPT.replace("TP=2", "TP=2\nLAYERS=4").replace(
+    "-optimizer\n",
+    "-optimizer --recompute-granularity full --recompute-method block --recompute-num-layers $LAYERS\n",
+)
+NONE = {"recompute": "none", "recompute_layers": 0}
 FOUNDRY = """
 max_seq_len: 2048
 model: {d_model: 4096, n_heads: 32, n_layers: 32, vocab_size: 50368}
@@ -61,6 +66,8 @@ def imported(folder: Path, name: str, text: str) -> LaunchQuestion:
             {"tp": 16, "dp": 1, "num_microbatches": 32, "zero": 0},
             ["+TP=16", "--tensor-model-parallel-size $TP\n"],
         ),
+        ("run.sh", RECOMPUTES, NONE, ["--use-distributed-optimizer\n"]),
+        ("run.sh", RECOMPUTES.replace("$LAYERS", '"${LAYERS}" --bf16'), NONE, ["--use-distributed-optimizer --bf16\n"]),
         (
             "run.sh",
             SCRIPT.replace("--bf16", "--bf16 --recompute-activations"),

@@ -209,7 +209,7 @@ def _applied(text: str, edits: list[Edit]) -> str:
     """The text with all edits; empty where two of them change one place."""
     ordered = list[Edit]()
     for edit in sorted(edits):
-        neighbours = ordered and not (edit.text or ordered[-1].text) and edit.start < ordered[-1].stop
+        neighbours = ordered and not (edit.text or ordered[-1].text) and edit.start <= ordered[-1].stop
         ordered.append(_both_out(text, ordered.pop(), edit) if neighbours else edit)
     for first, second in pairwise(ordered):
         if first.stop > second.start or (first[:2] == second[:2] and first.start != first.stop and first != second):
@@ -220,7 +220,7 @@ def _applied(text: str, edits: list[Edit]) -> str:
 
 
 def _both_out(text: str, first: Edit, second: Edit) -> Edit:
-    """What takes out two flags that share a blank; at the end of a line with the blanks before them."""
+    """What takes out two flags side by side; at the end of a line with the blanks before them."""
     start, stop = first.start, max(first.stop, second.stop)
     return Edit(len(text[:start].rstrip(" ")) if text[stop : stop + 1] in ("", "\n") else start, stop, "")
 
