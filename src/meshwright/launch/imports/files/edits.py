@@ -56,6 +56,7 @@ def _written(form: str, value: Value) -> str:
     if form == "python":
         return repr(value)
     if isinstance(value, str) and form == "yaml":
+        value = value.lower() if value in ("True", "False") else value
         return value if re.fullmatch(r"[A-Za-z][\w./-]*", value) else json.dumps(value)
     return json.dumps(value)
 
