@@ -129,8 +129,9 @@ def _limit(memo: Memo) -> tuple[str, str, str]:
 
 
 def _against_today(existing: Baseline, best: Estimate) -> tuple[str, str, str]:
-    """What the plan of the launch file takes."""
-    step = format_seconds(existing.estimate.step_time_s) if existing.estimate else "none"
+    """What the plan of the launch file takes; none where it is not priced or does not fit."""
+    today = existing.estimate
+    step = format_seconds(today.step_time_s) if today and today.verdict.fits else "none"
     return "today's step", step, f"`{existing.plan}` of {existing.launch.path.name}: {beside(existing, best)}"
 
 

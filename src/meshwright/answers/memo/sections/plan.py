@@ -59,7 +59,7 @@ def plan_section(memo: Memo) -> Iterator[Block]:
         yield Paragraph(f"Besides the degrees, the launch with `{inputs.runtime.id}` must set:")
         yield Bullets(tuple(launch))
     if memo.existing:
-        yield Heading("What runs today", 3)
+        yield Heading("The launch file today", 3)
         yield from (Paragraph(f"{line.strip()}.") for line in baseline_lines(memo.existing, best))
     yield Heading("Runners-up, and why they lost", 3)
     yield from _runners_up(memo)
