@@ -13,8 +13,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from meshwright.layout.legality import check
+from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.layout.stages import Stages, signature_stages
 from meshwright.schedules.records import Schedule
 from meshwright.search.plan_space.space import space
 from meshwright.specs.cluster import Cluster, Level
@@ -348,3 +350,8 @@ def ruled(draw: st.DrawFn) -> Inputs:
     order = draw(st.sampled_from([("tp", "cp", "ep", "dp", "pp"), ("tp", "cp", "ep", "pp", "dp")]))
     given = given.replace(runtime=given.runtime.replace(rank_order=order))
     return with_experts(given) if draw(st.booleans()) else given
+
+
+def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
+    """The stages of plans; keep_all: as for `signature_stages`."""
+    return signature_stages(inputs, filling(plans), keep_all=keep_all)[0]

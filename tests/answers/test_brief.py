@@ -10,7 +10,12 @@ from unittest import mock
 import pytest
 
 from commands import asked
+from meshwright.answers.explain.brief import explain_briefs
+from meshwright.cost.step import estimate_each
+from meshwright.layout.plan import Plan
 from meshwright.search.many_searches.remedies import remedies
+from meshwright.specs.reading.model import read_model
+from strategies import question
 
 QUESTIONS = (
     ("plan", "llama-3.1-8b", "1x8:h100"),
@@ -121,12 +126,31 @@ def test_the_brief_answer_says_what_the_whole_one_does_in_short() -> None:
     assert "= allocated" not in brief
 
 
+@pytest.mark.parametrize(("cluster", "told"), [("2x8:h100", True), ("8x8:h100", False)])
+def test_the_shortest_answer_says_where_the_memory_of_a_plan_goes_that_is_not_safe(cluster: str, told: bool) -> None:
+    inputs = question(read_model("llama-3.1-70b"), cluster, global_batch=256)
+    plan = Plan(
+        tp=8, sp=True, pp=2, dp=inputs.cluster.num_gpus // 16, zero=1, num_microbatches=4096 // inputs.cluster.num_gpus
+    )
+    *_, shortest = explain_briefs(estimate_each([plan], inputs)[0], inputs)
+    text = "\n".join(line for block in shortest for line in getattr(block, "lines", ()))
+    assert ("Memory of stage" in text) is told
+    assert "Step time," not in text
+
+
 def test_shares_add_up() -> None:
     text = " ".join(said(*QUESTIONS[0]).split())
     for part in ("Memory of stage", "Step time,"):
         shares = re.search(rf"{part}[^:]*: ([^.]*?)(?= Step time,| Plan names:| meshwright legend)", text)
         assert shares
         assert sum(map(int, re.findall(r"(\d+)%", shares[1]))) == pytest.approx(100, abs=3)
+
+
+def test_counts_of_plans_are_written_alike() -> None:
+    counts = [line for line in said(*QUESTIONS[1], "--more").splitlines() if re.match("Not priced:|Refused, by", line)]
+    assert len(counts) == 2
+    assert re.search(r"\d,\d{3}", " ".join(counts))
+    assert not re.search(r"\d{4}", " ".join(counts))
 
 
 def test_as_many_plans_as_asked_are_shown() -> None:

@@ -288,6 +288,7 @@ def test_the_head_of_one_accelerator_shows_no_links() -> None:
         ("8xgb200-nvl72", " (8 trays in 1 rack of 18)"),
         ("gb300-nvl72", " (18 trays in 1 rack of 18)"),
         ("19x4:gb200", " (19 trays in 2 racks of 18)"),
+        ("128x4:gb200", " (128 trays in 8 racks of 18, 16 in each)"),
         ("12x72:gb300", ""),
         ("16xdgx-h100", ""),
     ],

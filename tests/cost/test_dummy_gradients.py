@@ -9,10 +9,9 @@ from meshwright.cost.memory.states import dummy_gradient_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import split_stages
 from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB
-from strategies import dense_model, llama_70b, mixture, question
+from strategies import dense_model, llama_70b, mixture, question, split_stages
 
 SHAPES = {
     "70b": {"heads": 64, "kv_heads": 8, "ffn_size": 28672, "layers": 12, "vocab_size": 128256},

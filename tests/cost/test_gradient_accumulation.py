@@ -15,9 +15,8 @@ from meshwright.cost.memory.states import dummy_gradient_bytes
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import split_stages
 from meshwright.specs.inputs import Inputs
-from strategies import llama_8b, mixture, question
+from strategies import llama_8b, mixture, question, split_stages
 
 HIDDEN, FFN, KEYS, VOCABULARY = 4096, 14336, 1024, 128256
 

@@ -20,7 +20,6 @@ from meshwright.cost.unit import unit_times
 from meshwright.distinct import combined
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import split_stages
 from meshwright.schedules.peak import chunks_at_peak
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule, blocks
@@ -28,7 +27,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import read_rows
 from orders import CHUNKS, every_schedule
-from strategies import dense_model, llama_8b, question
+from strategies import dense_model, llama_8b, question, split_stages
 
 GIVEN = question(llama_8b(), "1x8:h100", global_batch=64)
 

@@ -44,14 +44,13 @@ from meshwright.layout import groups
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import split_stages
 from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
 from meshwright.specs.weights import head_weights
-from strategies import llama_8b, question, questions, some_legal_plans
+from strategies import llama_8b, question, questions, some_legal_plans, split_stages
 
 ROWS = 30
 ACCELERATE = question(llama_8b(), "1x8:h100", "accelerate")

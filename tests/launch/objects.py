@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from abc import ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -55,6 +55,19 @@ def in_a_process(read: Read) -> Read:
         return answer
 
     return read_apart
+
+
+@contextlib.contextmanager
+def pretended(ranks: int) -> Iterator[None]:
+    """This process as the first of so many ranks, whose collectives do nothing."""
+    import torch
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=0, world_size=ranks, store=FakeStore())
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def started(folder: Path, script: str, filled: dict[str, str], *more: str) -> tuple[list[str], dict[str, str]]:

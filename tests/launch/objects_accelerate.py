@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from objects import print_answers
+from objects import pretended, print_answers
 
 
 def read(case: dict[str, Any]) -> dict[str, Any]:
     """What accelerate makes of one configuration on so many ranks."""
-    import torch
     from accelerate.commands.config import load_config_from_file
     from accelerate.commands.launch import _validate_launch_command, launch_command_parser
     from accelerate.parallelism_config import ParallelismConfig
     from accelerate.utils import FullyShardedDataParallelPlugin
     from accelerate.utils.launch import prepare_multi_gpu_env
-    from torch.testing._internal.distributed.fake_pg import FakeStore
 
     file = str(Path(case["folder"]) / "accelerate.yaml")
     load_config_from_file(file)
@@ -26,12 +24,8 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     arguments, *_ = _validate_launch_command(launch_command_parser().parse_args(words))
     with mock.patch.dict(os.environ, prepare_multi_gpu_env(arguments)):
         parallel = ParallelismConfig()
-        store = FakeStore()
-        torch.distributed.init_process_group("fake", rank=0, world_size=case["ranks"], store=store)
-        try:
+        with pretended(case["ranks"]):
             mesh = parallel.build_device_mesh("cpu")
-        finally:
-            torch.distributed.destroy_process_group()
         plugin = FullyShardedDataParallelPlugin()
     return {
         "tp": parallel.tp_size,

@@ -18,7 +18,7 @@ from unittest import mock
 
 import objects_deepspeed
 import torch
-from objects import in_a_process, print_answers, stand_in, started
+from objects import in_a_process, pretended, print_answers, stand_in, started
 
 ABSENT = ("six",)
 FILLED = {
@@ -47,7 +47,6 @@ def read_script(case: dict[str, Any]) -> dict[str, Any]:
     from megatron.global_vars import set_args
     from megatron.microbatches import build_num_microbatches_calculator
     from megatron.tokenizer.tokenizer import _vocab_size_with_padding
-    from torch.testing._internal.distributed.fake_pg import FakeStore
 
     words, variables = started(Path(case["folder"]), "pretrain_gpt.py", FILLED)
     os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
@@ -60,39 +59,39 @@ def read_script(case: dict[str, Any]) -> dict[str, Any]:
     arguments.deepspeed_config_dict = json.loads(Path(arguments.deepspeed_config).read_text())
     set_args(arguments)
     config = core_transformer_config_from_args(arguments)
-    torch.distributed.init_process_group("fake", rank=0, world_size=case["ranks"], store=FakeStore())
-    tp, pp, cp = (
-        arguments.tensor_model_parallel_size,
-        arguments.pipeline_model_parallel_size,
-        arguments.ds_sequence_parallel_size,
-    )
-    mpu.initialize_model_parallel(tp, pp, cp)
-    if arguments.no_pipeline_parallel:
-        layers, recomputes = [config.num_layers], arguments.recompute_granularity == "full"
-    else:
-        layers, recomputes = of_pipeline(config)
-    return {
-        "tp": mpu.get_tensor_model_parallel_world_size(),
-        "cp": mpu.get_sequence_parallel_world_size(),
-        "pp": mpu.get_pipeline_model_parallel_world_size(),
-        "dp": mpu.get_data_parallel_world_size(),
-        "ep": arguments.moe_expert_parallel_size,
-        "etp": tp if arguments.enable_expert_tensor_parallelism or arguments.num_experts == [1] else 1,
-        "sp": bool(arguments.sequence_parallel),
-        "micro_batch": arguments.micro_batch_size,
-        "num_microbatches": build_num_microbatches_calculator(arguments).get(),
-        "global_batch": arguments.global_batch_size,
-        "sequence_length": arguments.seq_length,
-        "precision": {torch.bfloat16: "bf16", torch.float16: "fp16"}[config.params_dtype],
-        "zero": arguments.zero_stage,
-        "layers": layers,
-        "recomputes": recomputes,
-        "hidden_size": config.hidden_size,
-        "ffn_size": config.ffn_hidden_size,
-        "heads": config.num_attention_heads,
-        "kv_heads": config.num_key_value_heads,
-        "vocab_size": arguments.vocab_size,
-    }
+    with pretended(case["ranks"]):
+        tp, pp, cp = (
+            arguments.tensor_model_parallel_size,
+            arguments.pipeline_model_parallel_size,
+            arguments.ds_sequence_parallel_size,
+        )
+        mpu.initialize_model_parallel(tp, pp, cp)
+        if arguments.no_pipeline_parallel:
+            layers, recomputes = [config.num_layers], arguments.recompute_granularity == "full"
+        else:
+            layers, recomputes = of_pipeline(config)
+        return {
+            "tp": mpu.get_tensor_model_parallel_world_size(),
+            "cp": mpu.get_sequence_parallel_world_size(),
+            "pp": mpu.get_pipeline_model_parallel_world_size(),
+            "dp": mpu.get_data_parallel_world_size(),
+            "ep": arguments.moe_expert_parallel_size,
+            "etp": tp if arguments.enable_expert_tensor_parallelism or arguments.num_experts == [1] else 1,
+            "sp": bool(arguments.sequence_parallel),
+            "micro_batch": arguments.micro_batch_size,
+            "num_microbatches": build_num_microbatches_calculator(arguments).get(),
+            "global_batch": arguments.global_batch_size,
+            "sequence_length": arguments.seq_length,
+            "precision": {torch.bfloat16: "bf16", torch.float16: "fp16"}[config.params_dtype],
+            "zero": arguments.zero_stage,
+            "layers": layers,
+            "recomputes": recomputes,
+            "hidden_size": config.hidden_size,
+            "ffn_size": config.ffn_hidden_size,
+            "heads": config.num_attention_heads,
+            "kv_heads": config.num_key_value_heads,
+            "vocab_size": arguments.vocab_size,
+        }
 
 
 def of_pipeline(config: Any) -> tuple[list[int], bool]:

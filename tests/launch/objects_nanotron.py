@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from objects import print_answers, stand_in, started
+from objects import pretended, print_answers, stand_in, started
 
 ABSENT = ("flash_attn", "grouped_gemm", "transformer_engine", "datasets", "triton")
 FILLED = {"NANOTRON": "/nanotron", "TOKENIZER": "gpt2", "DATASET": "/data", "STEPS": "1000", "LEARNING_RATE": "3e-4"}
@@ -63,13 +63,11 @@ def degrees_and_layers(config: Any, ranks: int) -> dict[str, Any]:
     from nanotron.parallel import ParallelContext
     from nanotron.parallel.pipeline_parallel.p2p import P2P
     from nanotron.trainer import CONFIG_TO_MODEL_CLASS, mark_tied_parameters
-    from torch.testing._internal.distributed.fake_pg import FakeStore
 
     P2P.__init__ = lambda self, pg, **_: setattr(self, "pg", pg)
     parallel, sizes = config.parallelism, config.model.model_config
     of_class = CONFIG_TO_MODEL_CLASS[type(sizes).__name__]
-    torch.distributed.init_process_group("fake", rank=0, world_size=ranks, store=FakeStore())
-    try:
+    with pretended(ranks):
         context = ParallelContext(
             tensor_parallel_size=parallel.tp,
             pipeline_parallel_size=parallel.pp,
@@ -80,8 +78,6 @@ def degrees_and_layers(config: Any, ranks: int) -> dict[str, Any]:
         made = partial(of_class, config=sizes, parallel_context=context, parallel_config=parallel, random_states=None)
         model = build_model(made, context, config.model.dtype, device=torch.device("meta"))
         mark_tied_parameters(model, context, parallel)
-    finally:
-        torch.distributed.destroy_process_group()
     stages = [block.rank for block in model.model.decoder]
     return {
         "tp": context.tp_pg.size(),

@@ -24,6 +24,21 @@ ARGS=(
 )
 torchrun --nnodes 2 --nproc_per_node 8 t.py ${ARGS[@]} --tensor-model-parallel-size $TP --use-distributed-optimizer
 """
+RECOMPUTES = SCRIPT.replace("TP=2", "TP=2\nLAYERS=4").replace(
+    "-optimizer\n",
+    "-optimizer --recompute-granularity full --recompute-method block --recompute-num-layers $LAYERS\n",
+)
+NONE = {"recompute": "none", "recompute_layers": 0}
+AXOLOTL = """
+base_model: meta-llama/Llama-3.1-8B
+sequence_len: 4096
+fsdp_version: 2
+fsdp_config: {reshard_after_forward: true}
+bf16: true
+gradient_checkpointing: true
+micro_batch_size: 1
+gradient_accumulation_steps: 4
+"""
 FOUNDRY = """
 max_seq_len: 2048
 model: {d_model: 4096, n_heads: 32, n_layers: 32, vocab_size: 50368}
@@ -55,6 +70,15 @@ def imported(folder: Path, name: str, text: str) -> LaunchQuestion:
             {"micro_batch": 1, "num_microbatches": 8, "recompute": "full"},
             ["+    --micro-batch-size 1 --global-batch-size 64", "--recompute-granularity full"],
         ),
+        (
+            "run.sh",
+            SCRIPT.replace("-optimizer\n", "-optimizer --overlap-grad-reduce\n"),
+            {"tp": 16, "dp": 1, "num_microbatches": 32, "zero": 0},
+            ["+TP=16", "--tensor-model-parallel-size $TP\n"],
+        ),
+        ("ax.yaml", AXOLOTL, NONE, ["-gradient_checkpointing: true", "+gradient_checkpointing: false"]),
+        ("run.sh", RECOMPUTES, NONE, ["--use-distributed-optimizer\n"]),
+        ("run.sh", RECOMPUTES.replace("$LAYERS", '"${LAYERS}" --bf16'), NONE, ["--use-distributed-optimizer --bf16\n"]),
         (
             "run.sh",
             SCRIPT.replace("--bf16", "--bf16 --recompute-activations"),

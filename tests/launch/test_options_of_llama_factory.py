@@ -87,3 +87,10 @@ def test_a_patch_writes_options(tmp_path: Path) -> None:
     added = [line[1:].split() for line in diff if line.startswith("+")]
     assert ["--per_device_train_batch_size", "2", "\\"] in added
     assert any("--disable_gradient_checkpointing" in words for words in added)
+
+
+@pytest.mark.parametrize("given", ["true", "false"])
+def test_layers_are_computed_again_whatever_the_key_of_the_trainer_says(tmp_path: Path, given: str) -> None:
+    question = read(tmp_path, f"{YAML}gradient_checkpointing: {given}\n")
+    assert question.plan.recompute == Recompute.FULL
+    assert not any("gradient_checkpointing" in note for note in question.notes)

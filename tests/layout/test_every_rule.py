@@ -74,6 +74,7 @@ def asked(name: str) -> Inputs:
         "torchtitan on the host": lambda: on_host("torchtitan"),
         "torchtitan of 2025": lambda: question(llama_8b(), "8x8:h100", "torchtitan@0.2.2", **fields),
         "windows": lambda: question(read_model("gemma-3-12b"), "8x8:h100", **fields),
+        "documents": lambda: llama.replace(job=llama.job.replace(document_length=1024)),
         "capped": lambda: question(read_model("gemma-2-9b"), "8x8:h100", **fields),
         "sinks": lambda: question(read_model("gpt-oss-20b"), "8x8:h100", **fields),
         "no ends": lambda: llama.replace(runtime=llama.runtime.replace(ends_as_layers=(False,))),
@@ -135,6 +136,7 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("context_parallel_fused", "heads of 100", {}, {"cp": 2}),
     ("context_parallel_uncapped", "capped", {}, {"cp": 2, "context_exchange": "all_gather"}),
     ("context_parallel_causal", "windows", {}, {"cp": 2}),
+    ("context_parallel_documents", "documents", {}, {"cp": 2}),
     ("zero_with_experts", "experts", {"zero": 3, "ep": 8}, {"zero": 3, "ep": 8, "cp": 2}),
     ("adapters_without_other_axes", "adapters", {"zero": 3}, {"zero": 1, "tp": 2}),
     ("adapters_beside_whole_weights", "adapters of megatron", {"zero": 1}, {"zero": 3}),
@@ -339,6 +341,13 @@ def test_windows_as_long_as_the_sequence_are_none_whatever_the_question_was_befo
     for name in ("context_parallel_attention", "context_parallel_causal"):
         for inputs, kept in ((short, True), (long, False)):
             assert RULES[name].legal(Plan(cp=2), inputs) is kept
+
+
+def test_flash_attention_2_keeps_within_documents_of_a_split_sequence() -> None:
+    masks = asked("documents")
+    told = masks.replace(runtime=with_behaviours(masks.runtime, ["attention_kernel=flash-2"]))
+    for inputs, kept in ((masks, False), (told, True)):
+        assert RULES["context_parallel_documents"].legal(Plan(cp=2), inputs) is kept
 
 
 def test_heads_are_exchanged_for_sequence_in_an_all_to_all_alone() -> None:

@@ -13,12 +13,12 @@ from meshwright.layout.legality.rule import divisors
 from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import Stages, split_stages
+from meshwright.layout.stages import Stages
 from meshwright.schedules import interleaved
 from meshwright.schedules.peak import in_flight
 from meshwright.schedules.records import Schedule
 from meshwright.specs.model import Model
-from strategies import alternating, dense_model, models, question
+from strategies import alternating, dense_model, models, question, split_stages
 
 
 def _plan(pp: int, vpp: int, groups: int) -> Plan:

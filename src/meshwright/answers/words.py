@@ -77,14 +77,15 @@ def rack_words(cluster: Cluster) -> str:
 
     >>> from meshwright.specs.reading.cluster import read_cluster
     >>> rack_words(read_cluster("8xgb200-nvl72")), rack_words(read_cluster("64x4:gb200"))
-    (' (8 trays in 1 rack of 18)', ' (64 trays in 4 racks of 18)')
+    (' (8 trays in 1 rack of 18)', ' (64 trays in 4 racks of 18, 16 in each)')
     """
     accelerator, nodes, each = cluster.accelerator, cluster.num_nodes, cluster.gpus_per_node
     trays, block = accelerator.scale_up_domain // each, scale_up_block(accelerator, nodes, each)
     if trays <= 1 or not accelerator.domain_spans_nodes or cluster.levels[0].size != min(block, cluster.num_gpus):
         return ""
-    racks = -(-cluster.num_gpus // block)
-    return f" ({plural(nodes, 'tray')} in {plural(racks, 'rack')} of {trays})"
+    racks, used = -(-cluster.num_gpus // block), block // each
+    filled = f", {used} in each" if racks > 1 and used < trays else ""
+    return f" ({plural(nodes, 'tray')} in {plural(racks, 'rack')} of {trays}{filled})"
 
 
 def job_details(inputs: Inputs) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, Ints, smaller, where
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Experts, LayerKind, Mlp
+from meshwright.specs.model import LayerKind, Mlp
 
 
 class Shard(NamedTuple):
@@ -194,10 +193,4 @@ def dense_block(kind: LayerKind) -> Mlp | None:
         return block
     if not block.shared_ffn_size:
         return None
-    return _shared_experts(block)
-
-
-@lru_cache(maxsize=512)
-def _shared_experts(block: Experts) -> Mlp:
-    """As one block."""
     return Mlp(ffn_size=block.shared_ffn_size, gated=block.gated, activation=block.activation)

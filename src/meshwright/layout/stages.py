@@ -9,7 +9,6 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn, negated
 from meshwright.distinct import distinct_rows
-from meshwright.layout.microbatches import filling
 from meshwright.layout.plans import Layout, Plans
 from meshwright.layout.signatures import Given, signature_table
 from meshwright.layout.splits import PipelineSplit
@@ -136,20 +135,14 @@ class _Spread(Stages):
         return column
 
 
-def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
+def signature_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> tuple[Stages, IntColumn]:
     """The stages of plans: each holds the blocks that its schedule lays out, which are as large as `splits` says.
 
     Layers of multi-token prediction are in no count here.
-    keep_all: False drops a stage that an earlier one, or one with more of everything, exceeds in every count, but where
-    autograd splits the backward pass; enough for the worst stage, not for a listing.
+    plans: that `filling` leaves, shape (n,); keep_all: False drops a stage that an earlier one, or one with more of
+    everything, exceeds in every count, but where autograd splits the backward pass; enough for the worst stage, not for
+    a listing. Returns them and for every stage a number that those of the same signature and place share, shape (r,).
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
-    """
-    return signature_stages(inputs, filling(plans), keep_all=keep_all)[0]
-
-
-def signature_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> tuple[Stages, IntColumn]:
-    """The same of plans that `filling` leaves, and for every stage a number that those of the same signature and place
-    share, shape (r,).
     """
     (signatures, index), given = distinct_signatures(plans), Given.of(inputs)
     tables = [

@@ -58,7 +58,7 @@ def nothing_allowed(inputs: Inputs) -> IllegalPlan:
         return IllegalPlan(f"{runtime}: {options}", each_alone)
     if plan := simplest(inputs) or _nearest([plan for each in without.values() for plan in each.given], inputs):
         rules = [*faults(plan, inputs)]
-        subject = f"{runtime}: none of the plans with {options}; the nearest, {plan},"
+        subject = f"{runtime}: no plan with {options} works; even the nearest, {plan},"
     else:
         clashing = [name for name, each in found.items() if each] or [*found]
         rules = [Fault("", rule) for rule in dict.fromkeys(map(_rules(inputs).get, clashing)) if rule]

@@ -13,6 +13,7 @@ Condition = Literal[
     "adapters",
     "packed",
     "whole_sequences",
+    "documents_as_masks",
     "quantised",
     "fp8",
     "fp4",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_a_search_sets_the_plan_of_a_file_beside_the_best(script: str) -> None:
     assert "slower" in baseline["lost"]
     assert document["launch_patch"]["plan"] == best["plan"]
     screen = asked("plan", "--from", script, "--cluster", "h100").out
-    assert "run.sh runs tp8 sp pp1 dp1 zero1 mbs1 m64" in screen
+    assert "run.sh asks for tp8 sp pp1 dp1 zero1 mbs1 m64" in screen
     assert "As a change of run.sh" in screen
 
 
@@ -66,9 +67,18 @@ def test_the_patch_to_the_best_plan_makes_the_file_that_plan(script: str) -> Non
 def test_a_memo_says_what_runs_today(script: str) -> None:
     answer = asked("memo", "--from", script, "--cluster", "h100")
     assert "| today's step" in answer.out
-    assert "### What runs today" in answer.out
+    assert "### The launch file today" in answer.out
     document = asked("memo", "--from", script, "--cluster", "h100", "--json").document
     assert document["baseline"]["name"] == "tp8 sp pp1 dp1 zero1 mbs1 m64"
+
+
+def test_a_plan_that_does_not_fit_takes_no_step(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(SCRIPT.replace("TP=8", "TP=1").replace("--micro-batch-size 1", "--micro-batch-size 8"))
+    question = ("--from", str(path), "--cluster", "h100")
+    screen = " ".join(asked("plan", *question).out.split())
+    assert re.search(r"asks for tp1 .*: \S+ GiB, out-of-memory; if it did fit, \S+ s a step", screen)
+    assert re.search(r"\| today's step +\| none ", asked("memo", *question).out)
 
 
 def test_a_comparison_takes_files_beside_the_best_plan_and_beside_others(script: str, tmp_path: Path) -> None:

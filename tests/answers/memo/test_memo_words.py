@@ -11,6 +11,7 @@ from memos_asked import recommended
 
 from commands import asked
 from meshwright.answers.memo.sections.decision import equal_plans
+from meshwright.answers.memo.sections.plan import FLAG
 
 pytestmark = pytest.mark.slow
 
@@ -70,3 +71,15 @@ def test_a_published_layout_that_is_slower_leaves_other_plans_to_tell_of() -> No
     count, published = equal_plans(replace(memo, search=replace(memo.search, equal=1))) or ("", "")
     assert count == "none as fast"
     assert "is split as the model's fastest published run" in published
+
+
+@pytest.mark.parametrize(
+    ("said", "marked"),
+    [
+        ("ddp.grad_reduce_in_fp32 False", "`ddp.grad_reduce_in_fp32` False"),
+        ("no comm_overlap.overlap_p2p_comm = False", "no `comm_overlap.overlap_p2p_comm` = False"),
+        ("--recompute-modules moe_act", "`--recompute-modules` moe_act"),
+    ],
+)
+def test_names_of_settings_are_marked_whole(said: str, marked: str) -> None:
+    assert FLAG.sub(r"`\1`", said) == marked

@@ -17,6 +17,7 @@ from meshwright.answers.unfit.ways_to_fit import first_of_each_kind, ways_entry,
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.find import SearchResult, find
 from meshwright.search.many_searches.remedies import remedies
+from meshwright.specs.behaviours import with_behaviours
 from strategies import llama_8b, llama_70b, question
 
 
@@ -81,3 +82,12 @@ def test_the_error_says_that_no_such_node_is_known() -> None:
     assert "No node of 10 a100-sxm-40gb is in the catalogue; the largest has 8. Nearest: 2x8:a100-sxm-40gb." in words
     beside = question(llama_70b(), "1x8:a100-40gb", global_batch=8, sequence_length=32768)
     assert "in the catalogue" not in shortfall_words(find(beside))
+
+
+def test_ways_that_no_launch_can_go_are_told() -> None:
+    asked = question(llama_8b(), "1x2:h100", "accelerate", global_batch=16, sequence_length=131072)
+    asked = asked.replace(runtime=with_behaviours(asked.runtime, ["attention_kernel=flash-2"]))
+    ways = [remedy_words(each) for each in remedies(find(asked))]
+    marked = ["accelerate cannot launch it as it stands" in each for each in ways]
+    assert marked == [" cp" in each for each in ways]
+    assert {*marked} == {True, False}

@@ -128,7 +128,7 @@ def test_an_answer_is_the_same_where_every_plan_is_priced(name: str, monkeypatch
 def test_the_answer_counts_what_was_not_priced() -> None:
     found = find(TIGHT)
     (line,) = [line for line in search_lines(found).lines if line.startswith("Not priced")]
-    assert str(found.unpriced) in line
+    assert f"{found.unpriced:,}" in line
     assert found.fitting + found.unpriced <= found.legal
 
 

@@ -25,6 +25,9 @@ CONDITIONS: dict[Condition, Callable[[Inputs], bool]] = {
     "adapters": lambda inputs: inputs.freezes_weights,
     "packed": lambda inputs: inputs.packs_weights,
     "whole_sequences": lambda inputs: inputs.job.attended_length == inputs.job.sequence_length,
+    "documents_as_masks": lambda inputs: (
+        inputs.job.attended_length < inputs.job.sequence_length and inputs.attention_kernel == "newest"
+    ),
     "quantised": lambda inputs: inputs.recipe.quantises,
     "fp8": lambda inputs: inputs.recipe.number_format == "fp8",
     "fp4": lambda inputs: inputs.recipe.number_format == "fp4",

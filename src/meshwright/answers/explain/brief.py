@@ -13,6 +13,7 @@ from meshwright.answers.explain.table import explain_lines
 from meshwright.answers.explain.varied_plan import variation_section
 from meshwright.answers.unfit.rescue import Rescue, rescue
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.fit import Verdict
 from meshwright.search.changes.sensitivity import Sensitivity, sensitivity
 from meshwright.search.changes.variation import Variation
 from meshwright.search.find import SearchResult
@@ -26,7 +27,7 @@ class ExplainLength(NamedTuple):
     changes: int = 5
     legend: bool = True
     parts: bool = True
-    """Where memory and time go."""
+    """Where memory and time go; else where memory goes of a plan that is not safe."""
 
 
 EXPLAIN_LENGTHS = (
@@ -67,12 +68,13 @@ def _explain_brief(
     length: ExplainLength,
 ) -> Blocks:
     others = near is not None and neighbours(near, estimate) and length.others
-    parts = *(part_lines(estimate) if length.parts else ()), *legend_lines(estimate, length.legend)
+    memory, time = part_lines(estimate)
+    parts = (memory, time) if length.parts else (memory,) * (estimate.verdict != Verdict.SAFE)
     return (
         asked_lines(inputs),
         plan,
         *(variation_section(estimate, variation) if variation else ()),
-        *([Lines(parts)] if parts else []),
+        Lines((*parts, *legend_lines(estimate, length.legend))),
         *(neighbours_section(estimate, near, shown=length.others, most=1) if others else ()),
         *knobs_section(estimate, priced, rescued, shown=length.changes),
         Lines(

@@ -43,12 +43,13 @@ def baseline_of(launch: LaunchQuestion, plan: Plan, inputs: Inputs) -> Baseline:
 
 def baseline_lines(baseline: Baseline, best: Estimate) -> Iterator[str]:
     """The plan of the file with its price, the rules that it breaks, and what it loses to the best plan."""
-    estimate, name = baseline.estimate, baseline.launch.path.name
+    estimate, named = baseline.estimate, f"{baseline.launch.path.name} asks for **{baseline.plan}**"
     if estimate is None:
-        yield f"{name} runs **{baseline.plan}**, which cannot be priced"
+        yield f"{named}, which cannot be priced"
     else:
-        step, device = format_seconds(estimate.step_time_s), format_gib(estimate.memory.device)
-        yield f"{name} runs **{baseline.plan}**: {step} a step, {device}, {estimate.verdict}"
+        step, memory = f"{format_seconds(estimate.step_time_s)} a step", format_gib(estimate.memory.device)
+        fits = f"{step}, {memory}, {estimate.verdict}"
+        yield f"{named}: {fits if estimate.verdict.fits else f'{memory}, {estimate.verdict}; if it did fit, {step}'}"
     yield from (f"  breaks {fault}" for fault in baseline.broken)
     if estimate is not None:
         yield f"Compared with the best plan it is {beside(baseline, best)}"

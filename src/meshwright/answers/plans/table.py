@@ -234,10 +234,10 @@ def _marks(estimate: Estimate, inputs: Inputs) -> str:
 
 def search_lines(result: SearchResult) -> Lines:
     """How many plans were considered, refused, too large and fitting."""
-    lines, refused = [result.counts], ", ".join(f"{rule} {n}" for rule, n in result.refused.items() if n)
+    lines, refused = [result.counts], ", ".join(f"{rule} {n:,}" for rule, n in result.refused.items() if n)
     if result.unpriced:
         exceeding = "weights, gradients and optimizer states, or all that their last forward pass holds, exceed memory"
-        lines.append(f"Not priced: {result.unpriced} legal plans whose {exceeding}")
+        lines.append(f"Not priced: {result.unpriced:,} legal plans whose {exceeding}")
     if refused:
         lines.append(f"Refused, by rule (a plan may break several): {refused}")
     return Lines(tuple(lines))

@@ -71,6 +71,7 @@ COLUMNS: dict[str, Kind] = {
     "cost": "number",
 }
 OF_JOB = tuple(name for name in LABELS if name in Job.model_fields)
+"""Labels that are fields of the job."""
 
 
 def labels_of(question: SweepQuestion, key: str) -> Row:

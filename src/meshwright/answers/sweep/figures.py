@@ -9,7 +9,7 @@ from meshwright.answers.pictures.cells import Cell, cells_picture
 from meshwright.answers.pictures.lines import Axis, Points, lines_picture
 from meshwright.answers.pictures.svg import COLOURS, gib
 from meshwright.answers.step_parts import ALL_NAMES
-from meshwright.answers.sweep.columns import REFUSED, Row
+from meshwright.answers.sweep.columns import OF_JOB, REFUSED, Row
 from meshwright.answers.sweep.series import differing, groups, words_of
 from meshwright.units import format_count, format_seconds
 
@@ -17,18 +17,8 @@ MOST = 6
 """Pictures of one kind: more are not looked at."""
 MOST_ROWS = 40
 """Of a picture of cells."""
-JOB = (
-    "sequence_length",
-    "global_batch",
-    "document_length",
-    "tokens",
-    "mtp_layers",
-    "expert_imbalance",
-    "expert_capacity",
-    "lora_rank",
-    "lora_modules",
-)
 KNOBS = ("precision", "gradients", "risk", "runtime", "with", "limits")
+JOB = tuple(name for name in OF_JOB if name not in KNOBS)
 GPUS, STEP = Axis("accelerators", lambda count: f"{count:.0f}"), Axis("step time", format_seconds)
 DAYS, LENGTH = (
     Axis("days of training", lambda days: f"{days:,.3g}"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshwright.answers.basis.host_memory import host_bytes
+from meshwright.answers.launch.unlaunched import unlaunched
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.progress.looking import what_would_fit
 from meshwright.answers.records import document_of, priced_plan
@@ -132,10 +133,11 @@ def error_document(refusal: MeshwrightError | None) -> Any:
 
 
 def remedy_words(remedy: Remedy) -> str:
-    """What makes a plan safe, with that plan, its step time, and how likely it fits."""
-    estimate = remedy.estimate
+    """What makes a plan safe, with that plan, its step time, how likely it fits, and whether it cannot be launched."""
+    estimate, refusal = remedy.estimate, unlaunched(remedy.estimate.plan, remedy.inputs)
     unproven = [each.what for each in unpublished(estimate.plan, remedy.inputs)]
     mark = f"; untested: no published run has {' or '.join(unproven)}" if unproven else ""
+    mark += f"; {refusal.framework} cannot launch it as it stands" if refusal else ""
     return (
         f"{change_words(remedy)}: {estimate.plan}, {format_seconds(estimate.step_time_s)} a step, "
         f"probability of fitting {estimate.fit.probability:.0%}{mark}"

@@ -13,6 +13,7 @@ from meshwright.specs.precision import HALF_BYTES
 OF_LAYERS = ("router", "parts")
 """Graphs of the parts of one layer and micro-batch each."""
 WHOLE_STEP = "iteration"
+"""One graph of the whole step."""
 
 
 def handed_out_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:

@@ -207,13 +207,22 @@ def _implied(question: LaunchQuestion) -> list[str]:
 
 def _applied(text: str, edits: list[Edit]) -> str:
     """The text with all edits; empty where two of them change one place."""
-    ordered = sorted(edits)
+    ordered = list[Edit]()
+    for edit in sorted(edits):
+        neighbours = ordered and not (edit.text or ordered[-1].text) and edit.start <= ordered[-1].stop
+        ordered.append(_both_out(text, ordered.pop(), edit) if neighbours else edit)
     for first, second in pairwise(ordered):
         if first.stop > second.start or (first[:2] == second[:2] and first.start != first.stop and first != second):
             return ""
     for edit in dict.fromkeys(reversed(ordered)):
         text = text[: edit.start] + edit.text + text[edit.stop :]
     return text
+
+
+def _both_out(text: str, first: Edit, second: Edit) -> Edit:
+    """What takes out two flags side by side; at the end of a line with the blanks before them."""
+    start, stop = first.start, max(first.stop, second.stop)
+    return Edit(len(text[:start].rstrip(" ")) if text[stop : stop + 1] in ("", "\n") else start, stop, "")
 
 
 def _is_plan(question: LaunchQuestion, text: str, plan: Plan, inputs: Inputs) -> bool:

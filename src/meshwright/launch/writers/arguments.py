@@ -25,16 +25,12 @@ def argument_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     return {"train.sh": _script(launch, notes), **beside, "job.slurm": batch_file(launch, notes)}
 
 
-def argument_words(settings: dict[str, Value]) -> list[str]:
-    """Settings as the words of a command line; environment variables are not among them.
-
-    >>> argument_words({"--bf16": True, "--seq-length": 8192, "--recompute-modules": ["mlp", "moe"], "OMP": "1"})
-    ['--bf16', '--seq-length', '8192', '--recompute-modules', 'mlp', 'moe']
-    """
-    return [word for line in _lines(settings) for word in line]
-
-
 def _lines(settings: dict[str, Value]) -> Iterator[list[str]]:
+    """The words of every setting that is a flag; variables of the environment are none.
+
+    >>> [*_lines({"--bf16": True, "--seq-length": 8192, "--recompute-modules": ["mlp", "moe"], "OMP": "1"})]
+    [['--bf16'], ['--seq-length', '8192'], ['--recompute-modules', 'mlp', 'moe']]
+    """
     for key, value in settings.items():
         if _is_flag(key) and value is not False:
             values = [] if value is True else value if isinstance(value, list) else _several(key, value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -56,11 +55,7 @@ def rules_of(inputs: Inputs) -> tuple[Rule, ...]:
 
     Raises `InvalidSpec` where the file lists what is no such rule, or gives a parameter that it does not have.
     """
-    return _rules_of(inputs.runtime)
-
-
-@lru_cache(maxsize=512)
-def _rules_of(runtime: Runtime) -> tuple[Rule, ...]:
+    runtime = inputs.runtime
     faults = list(_misnamed(runtime))
     if faults:
         raise InvalidSpec(f"runtime {quoted(runtime.id)}", faults)

@@ -135,6 +135,17 @@ def context_parallel_causal(plan: Layout, model: Model, job: Job) -> Ruling:
     yield f"cp {plan.cp} attends to all tokens before, and {model.name} has {' and '.join(special)}; nearest cp: 1"
 
 
+@restriction
+def context_parallel_documents(plan: Layout, inputs: Inputs, job: Job) -> Ruling:
+    """cp 2 or more keeps attention within documents only with FlashAttention-2, which is told where they end."""
+    whole = job.attended_length == job.sequence_length
+    yield (plan.cp == 1) | whole | (inputs.attention_kernel == "flash-2")
+    yield (
+        f"cp {plan.cp} drops masks, so attention would leave the documents of {job.attended_length} tokens that are "
+        f"packed into {job.sequence_length}; nearest cp: 1"
+    )
+
+
 def _beside_causal(model: Model, job: Job) -> list[str]:
     """What attention of a model has beside the causal mask, over the job's sequences."""
     kinds = [kind.attention for kind in model.layer_kinds]

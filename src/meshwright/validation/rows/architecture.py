@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from meshwright.errors import InvalidInput, NotModelled, UnknownName
@@ -54,7 +54,7 @@ COLUMNS_OF_MODEL = (
 )
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _model_of(*values: str) -> tuple[Model, tuple[str, ...]]:
     row = dict(zip(COLUMNS_OF_MODEL, values, strict=True))
     structure = architectures().get(row["architecture"])
@@ -69,7 +69,6 @@ def _model_of(*values: str) -> tuple[Model, tuple[str, ...]]:
     return _nearest(row, f"; it is not the catalogue's {known.name}: {differing}" if known else "")
 
 
-@cache
 def with_neighbouring_experts(model: Model) -> Model:
     """The model whose tokens each visit neighbouring experts, all of one group, as the gates of some benchmarks send
     them: token i to the top-k experts from i times top-k on. Raises `InvalidInput` where experts make no such groups.
@@ -95,7 +94,6 @@ def catalogue_model(row: Row) -> Model | None:
     return catalogued_model(found) if found else None
 
 
-@cache
 def sizes_of(model: Model) -> Row:
     """The columns that a model of the catalogue fills."""
     kind = model.layer_kinds[-1]

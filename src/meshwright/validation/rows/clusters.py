@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from meshwright.errors import NotModelled, quoted
@@ -48,7 +48,7 @@ def cluster_of(row: Row) -> Cluster:
     return _described(row["gpu"], ranks // per_node, per_node, row["power_limit_w"], row["inter_node_GBps_per_gpu"])
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _described(gpu: str, nodes: int, per_node: int, power_limit_w: str, inter_node: str) -> Cluster:
     """Many rows have the same; inter_node: GB/s of one accelerator."""
     table: dict[str, Any] = {"accelerator": read_accelerator(gpu).id, "nodes": nodes, "gpus_per_node": per_node}
@@ -59,7 +59,7 @@ def _described(gpu: str, nodes: int, per_node: int, power_limit_w: str, inter_no
     return read_cluster(table)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _named(name: str) -> Cluster:
     """A cluster of the catalogue or in the short form: a table names no files."""
     if name.endswith(".toml") or "/" in name or "\\" in name:
@@ -67,7 +67,7 @@ def _named(name: str) -> Cluster:
     return read_cluster(name)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _part(name: str, ranks: int, per_node: int) -> Cluster:
     """As many nodes of a named cluster as the ranks fill."""
     whole = _named(name)

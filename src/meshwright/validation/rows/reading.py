@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import Any, NamedTuple
 
 from meshwright.cost.step import estimate_each
@@ -14,12 +13,10 @@ from meshwright.layout.legality.recompute import absent_modules
 from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import beside_adapters
-from meshwright.specs.cluster import Accelerator, Cluster
+from meshwright.specs.cluster import Accelerator
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job, job_of
-from meshwright.specs.model import Model
 from meshwright.specs.recompute_modules import RecomputeModules, read_modules
-from meshwright.specs.runtime import Runtime
 from meshwright.specs.topology import segment_assumptions
 from meshwright.units import GIB
 from meshwright.validation.rows.architecture import model_of, with_neighbouring_experts
@@ -62,10 +59,10 @@ def read_case(row: Row) -> Case:
     model = with_neighbouring_experts(model) if row["routing"] == "neighbours" else model
     # Benchmarks balance the routing by force, or train too briefly for it to become unequal.
     even = model.is_moe and row["routing"] != "natural"
-    job, cluster = _job(*(row[name] for name in COLUMNS_OF_JOB), even=even), cluster_of(row)
+    job, cluster = _job(row, even), cluster_of(row)
     if named:
         _require_possible_memory(row, cluster.accelerator)
-    inputs = _inputs(model, cluster, job, runtime_of(row))
+    inputs = Inputs(model=model, cluster=cluster, job=job, runtime=beside_adapters(runtime_of(row), job))
     plan, micro_batch = _plan_and_batch(row, inputs)
     taken = [*split_list(row["assumed"]), *released]
     assumed = (*blanks, *structure, *micro_batch, *taken, *_stand_in(row), *map(str, settings_of(row)))
@@ -73,16 +70,8 @@ def read_case(row: Row) -> Case:
     return Case(plan, inputs, (*assumed, *racks), timed=named, memory_rank=_memory_rank(row))
 
 
-COLUMNS_OF_JOB = (
-    *("seq_len", "global_batch_size", "document_length", "precision", "expert_capacity", "mtp_layers"),
-    *("lora_rank", "lora_modules"),
-)
-
-
-@cache
-def _job(*values: str, even: bool) -> Job:
+def _job(row: Row, even: bool) -> Job:
     """The job of a row; even: whether experts get the same tokens."""
-    row = dict(zip(COLUMNS_OF_JOB, values, strict=True))
     job = job_of(
         int(row["seq_len"]),
         int(row["global_batch_size"]),
@@ -94,12 +83,6 @@ def _job(*values: str, even: bool) -> Job:
         lora_modules=row["lora_modules"].replace("+", ","),
     )
     return job.replace(expert_imbalance=1.0) if even else job
-
-
-@cache
-def _inputs(model: Model, cluster: Cluster, job: Job, runtime: Runtime) -> Inputs:
-    """One question for all rows that ask it: what follows from it is worked out once."""
-    return Inputs(model=model, cluster=cluster, job=job, runtime=beside_adapters(runtime, job))
 
 
 def _require_possible_memory(row: Row, accelerator: Accelerator) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -118,7 +118,7 @@ def runtime_of(row: Row) -> Runtime:
 COLUMNS_OF_RUNTIME = ("runtime", "compiled", "attention_kernel", "settings", "with")
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _runtime_of(*values: str) -> Runtime:
     row = dict(zip(COLUMNS_OF_RUNTIME, values, strict=True))
     runtime = with_behaviours(base_runtime(row["runtime"], row["compiled"]), _attention(row))
@@ -142,7 +142,7 @@ OF_WHICH_ONE_IS_USED = ("elementwise_kernels", "cross_entropies")
 """Tables of a runtime that hold what it does not do as well."""
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _behaviours_of(*values: str, has_experts: bool) -> str:
     runtime = _runtime_of(*values)
     unread = {} if has_experts else {"communication": {*FOR_EXPERTS}}

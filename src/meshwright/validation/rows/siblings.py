@@ -161,7 +161,6 @@ def _kind(row: Row) -> tuple[str, str, bool]:
     return row["precision"], _generation(row["gpu"]), bool(row["moe_experts"]) or _has_experts(_model(row))
 
 
-@cache
 def _generation(name: str) -> str:
     try:
         return str(int(read_accelerator(name).compute_capability or 0))

@@ -120,7 +120,7 @@ def _limit(memo: Memo) -> tuple[str, str, str]:
     if largest is local:
         text += f", which one accelerator would need too; nothing else takes {GROWS:.0%} of it"
     elif local.share_after > largest.share_after:
-        text += f"; larger, but no different on one accelerator: {local.name} ({percent(local.share_after)})"
+        text += f"; a larger part, which one accelerator has too: {local.name} ({percent(local.share_after)})"
     if found.grows and found.reference:
         most, grown = found.chosen, f"from {found.reference.gpus} to {accelerators(memo.inputs.cluster.num_gpus)}"
         shares = f"{percent(most.share_before)} of the step before, {percent(most.share_after)} after"
@@ -129,8 +129,9 @@ def _limit(memo: Memo) -> tuple[str, str, str]:
 
 
 def _against_today(existing: Baseline, best: Estimate) -> tuple[str, str, str]:
-    """What the plan of the launch file takes."""
-    step = format_seconds(existing.estimate.step_time_s) if existing.estimate else "none"
+    """What the plan of the launch file takes; none where it is not priced or does not fit."""
+    today = existing.estimate
+    step = format_seconds(today.step_time_s) if today and today.verdict.fits else "none"
     return "today's step", step, f"`{existing.plan}` of {existing.launch.path.name}: {beside(existing, best)}"
 
 

@@ -69,9 +69,8 @@ def memory_section(memo: Memo) -> Iterator[Block]:
 def budget_blocks(budgets: Budgets, inputs: Inputs, called: str = "the plan") -> Iterator[Block]:
     """Memory by component in the layouts that are compared, as a table and as a picture; called: the chosen one."""
     columns, accelerator = _columns(budgets, inputs, called), inputs.cluster.accelerator
-    graphs = any(memory.cuda_graphs for _, memory in columns)
-    parts = [(name, names) for name, names in PARTS if name != GRAPHS or graphs]
-    rows = [(name, *(f"{_size(memory, names) / GIB:.1f}" for _, memory in columns)) for name, names in parts]
+    parts = [(name, [_size(memory, names) for _, memory in columns]) for name, names in PARTS]
+    rows = [(name, *(f"{size / GIB:.1f}" for size in sizes)) for name, sizes in parts if name != GRAPHS or any(sizes)]
     rows.append(("sum", *(f"{memory.device / GIB:.1f}" for _, memory in columns)))
     yield Table(("GiB", *(name for name, _ in columns)), tuple(rows), caption="Memory by component", total=True)
     bars = [memory_bar(name, memory) for name, memory in columns]

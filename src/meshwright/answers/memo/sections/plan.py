@@ -32,7 +32,7 @@ from meshwright.specs.recompute_modules import names_of
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB, format_count, format_gib, format_seconds
 
-FLAG = re.compile(r"(--[a-z0-9-]+(?: '[^']*')?|[A-Z_]{8,}=\S+\b|\b[a-z_]+(?:\.[a-z_]+)+\b)")
+FLAG = re.compile(r"(--[a-z0-9-]+(?: '[^']*')?|[A-Z_]{8,}=\S+\b|\b[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)+\b)")
 """An option of a launch, a variable of its environment, or a field of a recipe or a file."""
 SHOWN = 6
 """Runners-up."""
@@ -59,7 +59,7 @@ def plan_section(memo: Memo) -> Iterator[Block]:
         yield Paragraph(f"Besides the degrees, the launch with `{inputs.runtime.id}` must set:")
         yield Bullets(tuple(launch))
     if memo.existing:
-        yield Heading("What runs today", 3)
+        yield Heading("The launch file today", 3)
         yield from (Paragraph(f"{line.strip()}.") for line in baseline_lines(memo.existing, best))
     yield Heading("Runners-up, and why they lost", 3)
     yield from _runners_up(memo)

@@ -15,6 +15,8 @@ from meshwright.launch.table import LaunchTable
 
 _ENDS = {"yaml": ":", "json": '"\\s*:', "toml": "\\s*=", "python": "="}
 """What follows the name of a key."""
+_VARIABLE = re.compile(r"""[ =]("?)\$(?:\w+|\{\w+\})\1(?=[\s"')\\]|$)""")
+"""A variable that is the whole value of a flag."""
 
 
 class Edit(NamedTuple):
@@ -54,6 +56,7 @@ def _written(form: str, value: Value) -> str:
     if form == "python":
         return repr(value)
     if isinstance(value, str) and form == "yaml":
+        value = value.lower() if value in ("True", "False") else value
         return value if re.fullmatch(r"[A-Za-z][\w./-]*", value) else json.dumps(value)
     return json.dumps(value)
 
@@ -65,6 +68,16 @@ def _place_of_flag(text: str, setting: FileSetting) -> tuple[int, int] | None:
     after = re.compile(rf"(?:--)?{re.escape(setting.key)}(?=[\s=\"')\\:]|$)")
     match = after.search(text, start, len(text) if stop < 0 else stop)
     return match.span() if match and setting.line else None
+
+
+def _end_of_flag(text: str, setting: FileSetting, stop: int) -> int | None:
+    """Where its value ends, which stands behind it or is a variable; None where it is neither. stop: where it ends."""
+    if setting.span and stop < setting.span[0] <= stop + 1:
+        return setting.span[1]
+    if setting.value is True:
+        return stop
+    variable = _VARIABLE.match(text, stop)
+    return variable.end() if variable else None
 
 
 def _start_of_line(text: str, line: int) -> int:
@@ -133,10 +146,8 @@ def _section(read: LaunchSettings, section: str, key: str, value: Value) -> Edit
 def _removed(read: LaunchSettings, setting: FileSetting) -> Edit | None:
     if read.form == "shell":
         place = _place_of_flag(read.text, setting)
-        stop = setting.span[1] if setting.span and place and place[1] < setting.span[0] <= place[1] + 1 else None
-        if place is None or (setting.value is not True and stop is None):
-            return None
-        return _without(read.text, place[0], place[1] if stop is None else stop)
+        stop = place and _end_of_flag(read.text, setting, place[1])
+        return _without(read.text, place[0], stop) if place and stop else None
     if setting.span is None or read.form == "python":
         return None
     key = setting.key if setting.key.startswith("--") else setting.key.rpartition(".")[2]
