@@ -29,7 +29,8 @@ def test_a_release_changes_what_its_entry_says_and_nothing_else() -> None:
     assert (release.storage.gradient_bytes, release.storage.quantised_weights) == (2, ("fp8", "fp8-delayed"))
     assert release.memory.fragmentation_likely == 0.04
     assert release.kernels == today.kernels.replace(attention_library="cudnn-9.13")
-    parts = {name: getattr(today, name) for name in ("storage", "memory", "kernels", "sources")}
+    assert release.communication == today.communication.replace(exchanges_scores=False)
+    parts = {name: getattr(today, name) for name in ("storage", "memory", "kernels", "communication", "sources")}
     same = release.replace(id=today.id, version=today.version, **parts)
     assert same == today
 
