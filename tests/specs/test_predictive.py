@@ -85,9 +85,27 @@ def test_what_no_source_has_is_wider_even_where_those_of_others_do_not_differ() 
 def test_a_measured_source_is_narrower_and_the_more_so_the_more_runs_it_has() -> None:
     known = known_of([cell(name) for name in "pqrs"])
     widths = [of_a_measured_source(asked(), known, runs).spread for runs in (1, 2, 100)]
-    assert widths[1] > widths[2]
-    assert of_a_new_source(asked(), known).spread > widths[2]
-    assert widths[0] == pytest.approx(0.1 * math.sqrt(2))
+    assert of_a_new_source(asked(), known).spread > widths[0] > widths[1] > widths[2] > 0.1
+    assert widths[2] == pytest.approx(0.1 * math.sqrt(1 + 1 / 100), rel=1e-3)
+
+
+def test_runs_of_a_source_count_the_more_the_more_it_may_differ_and_the_more_there_are() -> None:
+    """v / (v + w^2 / n) of what they say, and the rest of what a new source's would be."""
+    known = known_of([cell(name, mean=0.2) for name in "pqrs"])
+    new, own = of_a_new_source(asked(), known), 0.1
+    for runs in (1, 2, 100):
+        common = new.spread**2 - own**2
+        weight = common / (common + own**2 / runs)
+        measured = of_a_measured_source(asked(), known, runs)
+        assert measured.bias == pytest.approx((1 - weight) * new.bias)
+        assert measured.spread == pytest.approx(own * math.sqrt(1 + weight / runs))
+        assert measured.degrees == new.degrees
+    unseen = known_of(known.cells, accelerator=0.3)
+    left = [
+        of_a_measured_source(labels, unseen, 1).bias / of_a_new_source(labels, unseen).bias
+        for labels in (asked(), asked(accelerator="y"))
+    ]
+    assert 0 < left[1] < left[0] < 1
 
 
 def test_the_spread_of_a_group_with_few_runs_is_drawn_towards_that_of_all() -> None:

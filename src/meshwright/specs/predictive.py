@@ -74,8 +74,8 @@ class Predictive(NamedTuple):
 
 
 def predictive(quantity: Quantity, like: Likeness, measured_runs: int = 0, waiting: float = 0.0) -> Predictive:
-    """From the published runs, for a question; measured_runs: a count of the user's own, which put its bias right;
-    waiting: as of `widening`.
+    """From the published runs, for a question; measured_runs: a count of the user's own, which moved the prediction by
+    `weight_of_runs`; waiting: as of `widening`.
     """
     return _of_computing(quantity, like, measured_runs).widened(widening(waiting, residuals(quantity).waiting))
 
@@ -174,12 +174,27 @@ def _unseen_variance(like: Likeness, known: Residuals) -> float:
     return sum(more)
 
 
-def of_a_measured_source(like: Likeness, known: Residuals, runs: int) -> Predictive:
-    """Where further runs of a source lie whose n others put the prediction right: w sqrt(1 + 1 / n) around it, with w
-    the spread of runs; runs: n.
+def weight_of_runs(like: Likeness, known: Residuals, runs: int) -> float:
+    """How much a source's own runs count in the speed of its kernels, beside those of all other sources.
+
+    k = v / (v + w^2 / n), with w the spread of runs of one source, v the variance of what they have in common and n
+    their number: with few, most of how far they lie off is their own (best linear unbiased prediction, Henderson 1975).
+    known: of step times; runs: n, a count. Returns a share. Source: the published runs.
     """
-    own = spread(known.cells, like)
-    return Predictive(0.0, own * math.sqrt(1 + 1 / runs), _degrees(like, known))
+    own = spread(known.cells, like) ** 2
+    common = max(0.0, of_a_new_source(like, known).spread ** 2 - own)
+    return common / (common + own / runs)
+
+
+def of_a_measured_source(like: Likeness, known: Residuals, runs: int) -> Predictive:
+    """Where further runs of a source lie of which n are known and count by k, as of `weight_of_runs`.
+
+    (1 - k) b and w sqrt(1 + k / n) around a prediction that they moved by k, with b the bias of a new source and w the
+    spread of runs; runs: n.
+    """
+    new, weight = of_a_new_source(like, known), weight_of_runs(like, known, runs)
+    width = spread(known.cells, like) * math.sqrt(1 + weight / runs)
+    return Predictive(round((1 - weight) * new.bias, DIGITS), round(width, DIGITS), new.degrees)
 
 
 def spread(cells: Sequence[Cell], like: Cell | Likeness | None = None, levels: Sequence[str] = OWN) -> float:

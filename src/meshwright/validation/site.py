@@ -9,6 +9,8 @@ from pathlib import Path
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.predictive import weight_of_runs
+from meshwright.specs.residuals import like, residuals
 from meshwright.validation.outcomes import Outcome, outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import Case
@@ -24,8 +26,9 @@ SHOWN, MORE = 2, "; ..."
 
 
 def with_measured_runs(inputs: Inputs, path: Path) -> Inputs:
-    """The same question with the site's factor on kernel times: the median of those that make the runs' predictions
-    right. Communication is left as it is.
+    """The same question with the site's factor on kernel times: f^k, f the median of those that make the runs'
+    predictions right and k how much so many runs count beside how sites differ (`weight_of_runs`). Communication is
+    left as it is.
 
     path: a table of measured runs, as `validate` takes it; where it does not say how experts share tokens, they do as
     is usual in training, since these are no published benchmarks. Raises `InvalidInput` if it holds no run with a step
@@ -38,8 +41,12 @@ def with_measured_runs(inputs: Inputs, path: Path) -> Inputs:
         reasons = "; ".join(dict.fromkeys(each.refusal or NO_TIME for each in outcomes)) or "no rows"
         raise InvalidInput(f"--measured {str(path)!r} has no run whose step time can be predicted: {reasons}")
     factors = [_factor(outcome, outcome.case, inputs) for outcome in timed if outcome.case]
-    derate, runs = statistics.median(factors), len(factors)
-    factor = f"kernels on this site take {derate:.3g} times as long as on other sites, by {runs} of its own runs"
+    median, runs = statistics.median(factors), len(factors)
+    derate = median ** weight_of_runs(like(inputs), residuals("step_time"), runs)
+    factor = (
+        f"kernels on this site take {derate:.3g} times as long as on other sites: {median:.3g} times by {runs} of its "
+        "own runs, weighed with how sites and runs of one site differ"
+    )
     if unused := [f"{each.configuration.id}: {each.refusal or NO_TIME}" for each in outcomes if not each.step_time]:
         more = MORE if len(unused) > SHOWN else ""
         factor += f"; not by {len(unused)} others of the table ({'; '.join(unused[:SHOWN])}{more})"

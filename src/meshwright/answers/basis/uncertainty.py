@@ -102,7 +102,8 @@ def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
         narrower = _seconds(low, high)
         unproven = f" No published run has such a plan; if one had, the range would be {narrower}."
     if inputs.cluster.measured_runs:
-        return f"{text}; published runs of one source vary by as much.{unproven}"
+        runs = inputs.cluster.measured_runs
+        return f"{text}, by {runs} run{'s' * (runs > 1)} of your site and how published ones differ.{unproven}"
     counts = interval.sources
     wider = "" if counts["runtime"] and counts["accelerator"] else "; having none widens the range"
     group = (
