@@ -256,6 +256,9 @@ class Activations(Spec):
     its products and computes them all again."""
     checkpoint_stops_early: bool
     """Full recomputation leaves out the last product and reduction of a dense layer, which backward does not need."""
+    checkpoints_modules: bool = False
+    """Full recomputation of a dense layer is of attention, the block and their norms one by one: it keeps the input of
+    each of the four, computes none of their sums again, and stops before the last product of both, as above."""
     recomputes_combine: bool
     """A recomputed layer of experts weighs and sums their rows again, which backward does not read (no compiler)."""
     offloaded_layers: Annotated[int, Field(ge=0, le=10_000)]
