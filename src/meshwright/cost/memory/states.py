@@ -29,6 +29,9 @@ APART = ("norms", "router")
 """Parts whose gradients reach autograd as they are."""
 GATHERED_LAYERS = 2
 """The layer that works and the one that is prefetched."""
+DOUBLE = 2
+"""Buffers of layers' gradients, or layers of which gradients may wait; beside them the one that is added and the one
+that works."""
 
 
 class States(NamedTuple):
@@ -44,6 +47,10 @@ class States(NamedTuple):
     works, when no activations are."""
     joined: Floats
     """Of these, what one tensor needs: memory that activations have left in pieces does not serve it."""
+    queued: Floats = 0.0
+    """Whole gradients where most layers' wait to be given back, in place of `whole_gradients`; 0: none wait."""
+    passed: Floats = 0.0
+    """By then the share of layers whose backward is done."""
 
 
 def state_bytes(
@@ -202,14 +209,48 @@ def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: Stag
         whole_gradients=whole.whole_gradients + during,
         updating=whole.updating + after,
         joined=whole.joined + after,
+        queued=0.0 * largest,
+        passed=0.0 * largest,
     )
-    if not inputs.model.is_moe:
+    unit = largest
+    if inputs.model.is_moe:
+        largest = largest_layer(stages, [expert_parameters(plans, inputs, kind) for kind in kinds])
+        routed = state_bytes(rows, inputs, parameters.experts, largest, 0.0 * largest, expert_sharding_ranks(rows))
+        if inputs.freezes_weights:
+            return whole._replace(parameters=whole.parameters + routed.parameters)
+        whole, unit = combined(operator.add, whole, routed), unit + largest
+    if not inputs.runtime.sharding.gradient_queue or inputs.freezes_weights:
         return whole
-    largest = largest_layer(stages, [expert_parameters(plans, inputs, kind) for kind in kinds])
-    routed = state_bytes(rows, inputs, parameters.experts, largest, 0.0 * largest, expert_sharding_ranks(rows))
-    if inputs.freezes_weights:
-        return whole._replace(parameters=whole.parameters + routed.parameters)
-    return combined(operator.add, whole, routed)
+    head = largest_end if inputs.model.tied_embeddings else parameters.head
+    return _with_queue(whole, rows, inputs, unit, head, stages.layers.sum(axis=1))
+
+
+def _with_queue(
+    states: States, plan: Layout, inputs: Inputs, unit: FloatColumn, head: FloatColumn, layers: IntColumn
+) -> States:
+    """States under ZeRO 3 whose whole gradients wait in a queue, which the host looks at when a layer's backward is
+    done: before the layers' come those of the head; then as many as are allowed, those of the layer that is added and
+    those of the one that works. In two buffers those of two layers stand, beside them those of the head.
+
+    unit: parameters of a layer; head: of the head; layers: of the stage; counts, shape (r,). Returns bytes. Source:
+    Megatron-LM@d98e8a64ddf3 core/distributed/fsdp/src/megatron_fsdp: megatron_fsdp.py L419-444
+    (suggested_RS_queue_capacity), param_and_grad_buffer.py, wait_for_previous_grad_reduce (nothing else gives a bucket
+    back), _enforce_double_buffer_limit, FixedPoolAllocator.
+    """
+    sharded, sharding, gradient = plan.zero == 3, inputs.runtime.sharding, inputs.gradient_bytes
+    if sharding.double_buffered:
+        pools = gradient * unit * np.minimum(layers, DOUBLE)
+        return states._replace(
+            gradients=states.gradients + where(sharded, pools, 0.0),
+            whole_gradients=where(sharded, gradient * head, states.whole_gradients),
+        )
+    allowed = np.floor(np.maximum(sharding.gradient_queue, DOUBLE * unit) / np.maximum(unit, 1.0))
+    waiting = np.minimum(allowed + DOUBLE, layers)
+    return states._replace(
+        whole_gradients=where(sharded, gradient * (head + unit), states.whole_gradients),
+        queued=where(sharded, gradient * unit * waiting, 0.0),
+        passed=where(sharded, np.maximum(waiting - 1.0, 0.0) / np.maximum(layers, 1), 0.0),
+    )
 
 
 def half_weights_step(
@@ -220,8 +261,8 @@ def half_weights_step(
     row: IntColumn,
     unused: Floats,
 ) -> MemoryTimeline:
-    """A step beside the states: the loss, with its logits; one layer's backward, with its whole gradients; the
-    optimizer's update, when no activations are left.
+    """A step beside the states: the loss, with its logits; one layer's backward, with its whole gradients; that of a
+    later one, where those of layers before it wait; the optimizer's update, when no activations are left.
 
     What the update needs is counted beyond the activations, which stay on the account.
     states: of the distinct stages as far as weights go; dummy_gradients: theirs, what autograd is handed for weight
@@ -241,6 +282,12 @@ def half_weights_step(
     step.free("logits")
     step.allocate("temporaries", "working set", working + rows_of(states.whole_gradients, held))
     step.at(Moment.LAST_LAYER_BACKWARD)
+    if some(states.queued):
+        left = 1.0 - rows_of(states.passed, held)
+        step.allocate("activations", "saved for backward", activations * left)
+        step.allocate("temporaries", "working set", working + rows_of(states.queued, held))
+        step.at(Moment.MIDDLE_LAYER_BACKWARD)
+        step.allocate("activations", "saved for backward", activations)
     step.free("working set", "message buffers")
     if some(states.updating):
         beyond = np.maximum(rows_of(states.updating, held) - activations, 0.0)

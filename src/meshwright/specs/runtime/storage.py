@@ -175,6 +175,11 @@ class Sharding(Spec):
     """Parameters in one gradient bucket, at least."""
     gradient_bucket_per_rank: Annotated[int, Field(gt=0, le=2**30)]
     """Parameters in one gradient bucket per data-parallel rank, at least."""
+    gradient_queue: Annotated[int, Field(ge=0, le=2**40)] = 0
+    """Half weights, ZeRO 3: parameters whose whole gradients stay while and after they are reduced, until more than so
+    many do when the next layer's are to be reduced, or more than two layers'. 0: those of one bucket."""
+    double_buffered: bool = False
+    """The same: weights and gradients of two layers have buffers that stand all along, in place of that queue."""
     whole_buckets: Annotated[int, Field(ge=0, le=8)]
     """Half weights, 2-byte gradients, ZeRO: buckets that are allocated at their full size, however few gradients there
     are: from the first gradient to the reduction, in ZeRO 3 one; under a pipeline one, after the last backward. 0: none
