@@ -112,7 +112,8 @@ TABLES = {
     "timeline.peaks",
     "unit_states.pooled_bytes",
     "unit_states.reduced_unit",
-    "states.dummy_gradient_bytes",
+    "dummy_gradients.dummy_gradient_bytes",
+    "gradient_queue.waiting_gradients",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {

@@ -8,30 +8,23 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, larger, smaller, some, where
+from meshwright.cost.memory.dummy_gradients import dummy_gradient_bytes
+from meshwright.cost.memory.gradient_queue import waiting_gradients
 from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
 from meshwright.cost.memory.stage_parameters import StageParameters, largest_layer, stage_parameters
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.optimizer_states import casts_gradients, device_optimizer_bytes
-from meshwright.cost.routing import routed_experts
-from meshwright.cost.shard import vocabulary_rows
 from meshwright.distinct import combined, rows_of
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout, of_rows
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 from meshwright.specs.quantised_weights import quantised_bytes
-from meshwright.specs.weights import Weight
 
-APART = ("norms", "router")
-"""Parts whose gradients reach autograd as they are."""
 GATHERED_LAYERS = 2
 """The layer that works and the one that is prefetched."""
-DOUBLE = 2
-"""Buffers of layers' gradients, or layers of which gradients may wait; beside them the one that is added and the one
-that works."""
 
 
 class States(NamedTuple):
@@ -222,34 +215,12 @@ def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: Stag
     if not inputs.runtime.sharding.gradient_queue or inputs.freezes_weights:
         return whole
     head = largest_end if inputs.model.tied_embeddings else parameters.head
-    return _with_queue(whole, rows, inputs, unit, head, stages.layers.sum(axis=1))
-
-
-def _with_queue(
-    states: States, plan: Layout, inputs: Inputs, unit: FloatColumn, head: FloatColumn, layers: IntColumn
-) -> States:
-    """States under ZeRO 3 whose whole gradients wait in a queue, which the host looks at when a layer's backward is
-    done: before the layers' come those of the head; then as many as are allowed, those of the layer that is added and
-    those of the one that works. In two buffers those of two layers stand, beside them those of the head.
-
-    unit: parameters of a layer; head: of the head; layers: of the stage; counts, shape (r,). Returns bytes. Source:
-    Megatron-LM@d98e8a64ddf3 core/distributed/fsdp/src/megatron_fsdp: megatron_fsdp.py L419-444
-    (suggested_RS_queue_capacity), param_and_grad_buffer.py, wait_for_previous_grad_reduce (nothing else gives a bucket
-    back), _enforce_double_buffer_limit, FixedPoolAllocator.
-    """
-    sharded, sharding, gradient = plan.zero == 3, inputs.runtime.sharding, inputs.gradient_bytes
-    if sharding.double_buffered:
-        pools = gradient * unit * np.minimum(layers, DOUBLE)
-        return states._replace(
-            gradients=states.gradients + where(sharded, pools, 0.0),
-            whole_gradients=where(sharded, gradient * head, states.whole_gradients),
-        )
-    allowed = np.floor(np.maximum(sharding.gradient_queue, DOUBLE * unit) / np.maximum(unit, 1.0))
-    waiting = np.minimum(allowed + DOUBLE, layers)
-    return states._replace(
-        whole_gradients=where(sharded, gradient * (head + unit), states.whole_gradients),
-        queued=where(sharded, gradient * unit * waiting, 0.0),
-        passed=where(sharded, np.maximum(waiting - 1.0, 0.0) / np.maximum(layers, 1), 0.0),
+    waiting, sharded = waiting_gradients(inputs, unit, head, stages.layers.sum(axis=1)), rows.zero == 3
+    return whole._replace(
+        gradients=whole.gradients + where(sharded, waiting.standing, 0.0),
+        whole_gradients=where(sharded, waiting.first, whole.whole_gradients),
+        queued=where(sharded, waiting.queued, 0.0),
+        passed=where(sharded, waiting.passed, 0.0),
     )
 
 
@@ -294,53 +265,3 @@ def half_weights_step(
         step.allocate("temporaries", "copies of gradients", beyond)
     step.at(Moment.OPTIMIZER_STEP)
     return step
-
-
-def dummy_gradient_bytes(plans: Layout, stages: Stages, inputs: Inputs) -> FloatColumn:
-    """One 2-byte tensor for every shape of a weight on a stage, whatever the number of its layers.
-
-    2 (sum of the matrices of one layer of each kind, one expert of all, / t) + 2 (head / t) where the runtime's
-    products add to whole gradients: autograd is handed a tensor of the weight's shape that nobody reads, and which is
-    kept for the next weight of that shape; of frozen weights none, but of adapters. stages: of the plans, shape (r,).
-    Returns bytes, shape (r,). Source: Megatron-LM, core/tensor_parallel/layers.py
-    (LinearWithGradAccumulationAndAsyncCommunication.backward); TransformerEngine, module/base.py (get_dummy_wgrad).
-    Against torch's max_memory_allocated of 8 B200 (SimuMax): 0.5 % on average for dense models, 2.2 % without.
-    """
-    rows = of_rows(plans, stages.plan)
-    elements: FloatColumn = np.zeros(len(stages.plan))
-    fused = inputs.runtime.kernels.gradient_accumulation == "fused"
-    if not (inputs.runtime.storage.dummy_gradients and fused):
-        return elements
-    kinds: dict[tuple[str, int], tuple[Weight, list[int]]] = {}
-    for index, kind in enumerate(inputs.model.layer_kinds):
-        for weight in _matrices(inputs, kind):
-            kinds.setdefault((weight.name, weight.elements), (weight, []))[1].append(index)
-    # Of the weights that the same kinds of layers have, together.
-    sizes: dict[tuple[int, ...], Ints] = {}
-    for weight, indices in kinds.values():
-        own = _one(weight, inputs, indices[0]) // _ranks(weight, rows)
-        sizes[tuple(indices)] = sizes.get(tuple(indices), 0) + own
-    for held, size in sizes.items():
-        elements = elements + (stages.layers[:, [*held]] > 0).any(axis=1) * size
-    trains_head = not inputs.freezes_weights
-    head = trains_head * stages.head * vocabulary_rows(rows, inputs).head * inputs.model.hidden_size
-    return HALF_BYTES * (elements + head)
-
-
-def _matrices(inputs: Inputs, kind: LayerKind) -> list[Weight]:
-    """Weights of a layer that have gradients and are no vectors."""
-    weights = inputs.layer_weights(kind)
-    trained = [weight for weight in weights if weight.part == "adapters"] if inputs.freezes_weights else weights
-    return [weight for weight in trained if weight.rows is not None and weight.part not in APART]
-
-
-def _one(weight: Weight, inputs: Inputs, kind: int) -> int:
-    """Elements of a weight; of routed experts those of one."""
-    if weight.part != "experts":
-        return weight.elements
-    return weight.elements // routed_experts(inputs.model.layer_kinds[kind]).count
-
-
-def _ranks(weight: Weight, rows: Layout) -> Ints:
-    """Ranks that a weight is divided among."""
-    return rows.etp if weight.part == "experts" else rows.tp if weight.split != "none" else 1
