@@ -105,6 +105,8 @@ TABLES = {
     "chunk_turns.waiting_embedding",
     "chunk_turns.other_chunks",
     "split_step.split_step",
+    "kept_outputs.kept_outputs",
+    "kept_outputs.joined_outputs",
     "states.half_weights_step",
     "stage.stage_steps",
     "forward.forward_memory",
