@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.cost.memory.states import dummy_gradient_bytes
+from meshwright.cost.memory.dummy_gradients import dummy_gradient_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans

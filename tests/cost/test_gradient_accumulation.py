@@ -11,7 +11,7 @@ from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.experts import expert_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.slowdown import slowdown
-from meshwright.cost.memory.states import dummy_gradient_bytes
+from meshwright.cost.memory.dummy_gradients import dummy_gradient_bytes
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans

@@ -104,6 +104,8 @@ TABLES = {
     "chunk_turns.waiting_embedding",
     "chunk_turns.other_chunks",
     "split_step.split_step",
+    "kept_outputs.kept_outputs",
+    "kept_outputs.joined_outputs",
     "states.half_weights_step",
     "stage.stage_steps",
     "forward.forward_memory",
@@ -111,7 +113,8 @@ TABLES = {
     "timeline.peaks",
     "unit_states.pooled_bytes",
     "unit_states.reduced_unit",
-    "states.dummy_gradient_bytes",
+    "dummy_gradients.dummy_gradient_bytes",
+    "gradient_queue.waiting_gradients",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {

@@ -99,13 +99,15 @@ def test_megatrons_fp32_gradients_of_2_byte_ones_live_only_in_the_step() -> None
 
 
 def test_quantised_weights_stand_alone_where_the_runtime_says_so() -> None:
-    """One copy of 1 byte on Blackwell, two of 1.03125 with their scales in mxfp8; the ends in 2 bytes."""
+    """One copy of 1 byte on Blackwell, two of 1.03125 with their scales in mxfp8; the ends in 2 bytes, gathered all
+    along under ZeRO 3, beside two layers.
+    """
     alone = {"quantised_weights": ("fp8", "mxfp8")}
     assert _with("fp8", 1).parameters == 3 * (COUNT - ENDS) + 2 * ENDS
     assert _with("fp8", 1, **alone).parameters == (COUNT - ENDS) + 2 * ENDS
     assert _with("mxfp8", 1, **alone).parameters == 2.0625 * (COUNT - ENDS) + 2 * ENDS
     sharded = _with("fp8", 3, **alone).parameters
-    assert sharded == pytest.approx((COUNT + ENDS) / 64 + max(2 * LAYER, 2 * ENDS))
+    assert sharded == pytest.approx((COUNT + ENDS) / 64 + 2 * LAYER + 2 * ENDS)
 
 
 def test_an_optimizer_that_knows_precisions_keeps_less() -> None:

@@ -33,7 +33,7 @@ def _peak(runtime: str, micro_batches: int, **fields: int) -> float:
     )
     batch = plan.dp * micro_batches
     inputs = question(llama_8b(), "2x8:h100", runtime, sequence_length=LENGTH, global_batch=batch)
-    (estimate,) = estimate_each([plan], inputs)
+    (estimate,) = estimate_each([plan], inputs.replace(runtime=inputs.runtime.replace(keeps_outputs=False)))
     return float(estimate.stages[STAGE].memory.allocated)
 
 

@@ -96,6 +96,14 @@ def test_unfused_accumulation_is_priced_where_gradients_are_not_scattered(tmp_pa
     assert "kernels.gradient_accumulation" not in behaviours(sharded)
 
 
+@pytest.mark.parametrize("flag", ["--fsdp-double-buffer", "--use-nccl-ub"])
+def test_double_buffers_are_priced_where_megatron_fsdp_has_them(tmp_path: Path, flag: str) -> None:
+    sharded = f"{MEGATRON} --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"
+    assert "sharding.double_buffered" not in behaviours(read(tmp_path, "a.sh", f"{MEGATRON} {flag}"))
+    assert "sharding.double_buffered" not in behaviours(read(tmp_path, "a.sh", sharded))
+    assert behaviours(read(tmp_path, "a.sh", f"{sharded} {flag}"))["sharding.double_buffered"] == "true"
+
+
 def test_deterministic_mode_is_priced_as_it_fills_what_pytorch_allocates(tmp_path: Path) -> None:
     assert "kernels.deterministic" not in behaviours(read(tmp_path, "a.sh", MEGATRON))
     asked = behaviours(read(tmp_path, "a.sh", f"{MEGATRON} --deterministic-mode"))

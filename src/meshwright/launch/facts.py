@@ -245,6 +245,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "precision": job.precision,
         "quantises": recipe.quantises,
         "quantises_split_bias": recipe.quantises and plan.tp > 1 and _has_output_bias(inputs),
+        "double_buffered": plan.zero == 3 and runtime.sharding.double_buffered,
         "unfused_accumulation": runtime.kernels.gradient_accumulation == "unfused",
         "routes_in_fp32": _routes_in_fp32(plan, inputs),
         "scales_from_earlier_steps": recipe.scales_from_earlier_steps,

@@ -60,10 +60,11 @@ def test_the_gain_of_an_overlap_stands_behind_what_it_must_hide() -> None:
 
 
 def test_plan_tells_it_on_the_screen_and_in_the_file() -> None:
-    told, screen = asked("plan", *LLAMA, "--json").document["switch"], " ".join(asked("plan", *LLAMA).out.split())
+    question = (*LLAMA, "--tp", "2")
+    told, screen = asked("plan", *question, "--json").document["switch"], " ".join(asked("plan", *question).out.split())
     assert told["option"] == "--with tensor_parallel_overlap=on"
     assert re.search(rf"Worth trying: {told['option']} \({told['flag']}\); if [^;]*, it makes this plan ", screen)
-    again = asked("plan", *LLAMA, *told["option"].split(), "--json").document
+    again = asked("plan", *question, *told["option"].split(), "--json").document
     assert again["plans"][0]["step_time_s"] <= told["step_time_s"] * (1 + 1e-9)
     assert again.get("switch", {}).get("option") != told["option"]
 

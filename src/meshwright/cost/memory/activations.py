@@ -87,16 +87,22 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard) + _pieces(plan, inputs, shard)
     layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
+    # What attention keeps is alive again after what the block does.
+    after = 0.0 * layer_input
+    if activations.checkpoints_modules and not kind.is_moe:
+        after = where(full, saved.attention + saved.core + copied, 0.0)
+        layer_input = 2.0 * layer_input + 2.0 * HALF_BYTES * shard.residual_tokens * inputs.model.hidden_size
     left = everything
     if some(selective) and activations.recomputes_by_product:
         left = _every_second_product(plan, inputs, kind, shard, saved.core)
     elif some(selective):
         left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
     saved_bytes = where(full, layer_input, where(selective, left, everything))
-    working = working_bytes(plan, inputs, kind, shard, saved, ending)
+    block = saved._replace(feed_forward=saved.feed_forward - after)
+    working = working_bytes(plan, inputs, kind, shard, block, ending)
     return LayerMemory(
         saved=saved_bytes,
-        again=everything - saved_bytes,
+        again=everything - saved_bytes - after,
         working=working,
         ending=ending,
         tables=where(full | selective, 0, tables),

@@ -97,6 +97,22 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     )
 
 
+def put_out_share(plan: Layout, inputs: Inputs) -> Floats:
+    """Of the logits that the loss works on, the share that the last stage puts out and a pipeline keeps; 0: none are.
+
+    Logits that tensor ranks gather for the loss are put out in parts. plan: scalar or array (n,). Returns a share.
+    Source: torch 2.13, distributed/pipelining/schedules.py, step
+    (return_outputs); `vocabulary_rows`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> [float(put_out_share(Plan(), LLAMA.replace(runtime=LLAMA.runtime.replace(keeps_outputs=k)))) for k in (0, 1)]
+    [0.0, 1.0]
+    """
+    rows = vocabulary_rows(plan, inputs)
+    return inputs.runtime.pipeline.keeps_outputs * rows.head / rows.logits
+
+
 def token_bytes(plan: Layout, inputs: Inputs) -> Floats:
     """Bytes of token ids, labels and positions of one micro-batch, 8 bytes each.
 

@@ -16,6 +16,7 @@ from meshwright.cost.memory.chunk_turns import (
     other_chunks,
     waiting_embedding,
 )
+from meshwright.cost.memory.kept_outputs import joined_outputs, kept_outputs
 from meshwright.cost.memory.pipelined_reduction import reduction
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_states import WorkedChunks, reduced_unit
@@ -84,6 +85,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
         left = left - (saved.head - saved.put_out) - saved.chunk + saved.layer
         _first_layer_gathered(line, step, left, (own == 0) & (left > 0))
     reduction(line, step)
+    joined_outputs(line, step)
     return line
 
 
@@ -98,6 +100,7 @@ def last_forward(step: UnitStep, gradients: FloatColumn) -> MemoryTimeline:
     # A reduced gradient lies twice once the second loss has reduced its own.
     second_loss = step.plans.num_microbatches == 2
     line.allocate("gradients", "of chunks", gradients - step.weight_bytes * step.reduced_twice * second_loss)
+    kept_outputs(line, step)
     line.allocate("temporaries", "message buffers", saved.messages - _outputs(step, 1))
     line.allocate("parameters", "gathered until backward", step.until_backward)
     others = other_chunks(step, step.unsharded.forward, size=chunks_beside_forward(step))

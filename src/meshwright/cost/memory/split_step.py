@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, IntColumn, column
+from meshwright.cost.memory.kept_outputs import joined_outputs, kept_outputs
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_states import reduced_unit
 from meshwright.cost.memory.unit_step import UnitStep
@@ -133,6 +134,7 @@ def split_step(step: UnitStep) -> MemoryTimeline:
     line = MemoryTimeline(len(step.plans), step.unused)
     line.allocate("temporaries", "message buffers", step.in_flight.received)
     line.allocate("parameters", "gathered until backward", step.until_backward)
+    kept_outputs(line, step)
     # Ranks that work alike stand together in `order`, (r,); alive: at every moment, by name and rank.
     order, walks = _alike(step)
     ranks, alive = _ranks(step.take(order)), np.zeros((len(Moment), len(ALIVE), len(order)))
@@ -145,6 +147,7 @@ def split_step(step: UnitStep) -> MemoryTimeline:
         for place, (name, component) in enumerate(ALIVE.items()):
             line.allocate(component, name, alive[moment, place, back])
         line.at(moment, present[moment, back])
+    joined_outputs(line, step)
     return line
 
 

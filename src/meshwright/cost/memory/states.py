@@ -8,25 +8,21 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, larger, smaller, some, where
+from meshwright.cost.memory.dummy_gradients import dummy_gradient_bytes
+from meshwright.cost.memory.gradient_queue import waiting_gradients
 from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
 from meshwright.cost.memory.stage_parameters import StageParameters, largest_layer, stage_parameters
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.optimizer_states import casts_gradients, device_optimizer_bytes
-from meshwright.cost.routing import routed_experts
-from meshwright.cost.shard import vocabulary_rows
 from meshwright.distinct import combined, rows_of
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout, of_rows
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 from meshwright.specs.quantised_weights import quantised_bytes
-from meshwright.specs.weights import Weight
 
-APART = ("norms", "router")
-"""Parts whose gradients reach autograd as they are."""
 GATHERED_LAYERS = 2
 """The layer that works and the one that is prefetched."""
 
@@ -44,6 +40,10 @@ class States(NamedTuple):
     works, when no activations are."""
     joined: Floats
     """Of these, what one tensor needs: memory that activations have left in pieces does not serve it."""
+    queued: Floats = 0.0
+    """Whole gradients where most layers' wait to be given back, in place of `whole_gradients`; 0: none wait."""
+    passed: Floats = 0.0
+    """By then the share of layers whose backward is done."""
 
 
 def state_bytes(
@@ -202,14 +202,26 @@ def stage_states(plans: Layout, stages: Stages, inputs: Inputs, parameters: Stag
         whole_gradients=whole.whole_gradients + during,
         updating=whole.updating + after,
         joined=whole.joined + after,
+        queued=0.0 * largest,
+        passed=0.0 * largest,
     )
-    if not inputs.model.is_moe:
+    unit = largest
+    if inputs.model.is_moe:
+        largest = largest_layer(stages, [expert_parameters(plans, inputs, kind) for kind in kinds])
+        routed = state_bytes(rows, inputs, parameters.experts, largest, 0.0 * largest, expert_sharding_ranks(rows))
+        if inputs.freezes_weights:
+            return whole._replace(parameters=whole.parameters + routed.parameters)
+        whole, unit = combined(operator.add, whole, routed), unit + largest
+    if not inputs.runtime.sharding.gradient_queue or inputs.freezes_weights:
         return whole
-    largest = largest_layer(stages, [expert_parameters(plans, inputs, kind) for kind in kinds])
-    routed = state_bytes(rows, inputs, parameters.experts, largest, 0.0 * largest, expert_sharding_ranks(rows))
-    if inputs.freezes_weights:
-        return whole._replace(parameters=whole.parameters + routed.parameters)
-    return combined(operator.add, whole, routed)
+    head = largest_end if inputs.model.tied_embeddings else parameters.head
+    waiting, sharded = waiting_gradients(inputs, unit, head, stages.layers.sum(axis=1)), rows.zero == 3
+    return whole._replace(
+        gradients=whole.gradients + where(sharded, waiting.standing, 0.0),
+        whole_gradients=where(sharded, waiting.first, whole.whole_gradients),
+        queued=where(sharded, waiting.queued, 0.0),
+        passed=where(sharded, waiting.passed, 0.0),
+    )
 
 
 def half_weights_step(
@@ -220,8 +232,8 @@ def half_weights_step(
     row: IntColumn,
     unused: Floats,
 ) -> MemoryTimeline:
-    """A step beside the states: the loss, with its logits; one layer's backward, with its whole gradients; the
-    optimizer's update, when no activations are left.
+    """A step beside the states: the loss, with its logits; one layer's backward, with its whole gradients; that of a
+    later one, where those of layers before it wait; the optimizer's update, when no activations are left.
 
     What the update needs is counted beyond the activations, which stay on the account.
     states: of the distinct stages as far as weights go; dummy_gradients: theirs, what autograd is handed for weight
@@ -241,59 +253,15 @@ def half_weights_step(
     step.free("logits")
     step.allocate("temporaries", "working set", working + rows_of(states.whole_gradients, held))
     step.at(Moment.LAST_LAYER_BACKWARD)
+    if some(states.queued):
+        left = 1.0 - rows_of(states.passed, held)
+        step.allocate("activations", "saved for backward", activations * left)
+        step.allocate("temporaries", "working set", working + rows_of(states.queued, held))
+        step.at(Moment.MIDDLE_LAYER_BACKWARD)
+        step.allocate("activations", "saved for backward", activations)
     step.free("working set", "message buffers")
     if some(states.updating):
         beyond = np.maximum(rows_of(states.updating, held) - activations, 0.0)
         step.allocate("temporaries", "copies of gradients", beyond)
     step.at(Moment.OPTIMIZER_STEP)
     return step
-
-
-def dummy_gradient_bytes(plans: Layout, stages: Stages, inputs: Inputs) -> FloatColumn:
-    """One 2-byte tensor for every shape of a weight on a stage, whatever the number of its layers.
-
-    2 (sum of the matrices of one layer of each kind, one expert of all, / t) + 2 (head / t) where the runtime's
-    products add to whole gradients: autograd is handed a tensor of the weight's shape that nobody reads, and which is
-    kept for the next weight of that shape; of frozen weights none, but of adapters. stages: of the plans, shape (r,).
-    Returns bytes, shape (r,). Source: Megatron-LM, core/tensor_parallel/layers.py
-    (LinearWithGradAccumulationAndAsyncCommunication.backward); TransformerEngine, module/base.py (get_dummy_wgrad).
-    Against torch's max_memory_allocated of 8 B200 (SimuMax): 0.5 % on average for dense models, 2.2 % without.
-    """
-    rows = of_rows(plans, stages.plan)
-    elements: FloatColumn = np.zeros(len(stages.plan))
-    fused = inputs.runtime.kernels.gradient_accumulation == "fused"
-    if not (inputs.runtime.storage.dummy_gradients and fused):
-        return elements
-    kinds: dict[tuple[str, int], tuple[Weight, list[int]]] = {}
-    for index, kind in enumerate(inputs.model.layer_kinds):
-        for weight in _matrices(inputs, kind):
-            kinds.setdefault((weight.name, weight.elements), (weight, []))[1].append(index)
-    # Of the weights that the same kinds of layers have, together.
-    sizes: dict[tuple[int, ...], Ints] = {}
-    for weight, indices in kinds.values():
-        own = _one(weight, inputs, indices[0]) // _ranks(weight, rows)
-        sizes[tuple(indices)] = sizes.get(tuple(indices), 0) + own
-    for held, size in sizes.items():
-        elements = elements + (stages.layers[:, [*held]] > 0).any(axis=1) * size
-    trains_head = not inputs.freezes_weights
-    head = trains_head * stages.head * vocabulary_rows(rows, inputs).head * inputs.model.hidden_size
-    return HALF_BYTES * (elements + head)
-
-
-def _matrices(inputs: Inputs, kind: LayerKind) -> list[Weight]:
-    """Weights of a layer that have gradients and are no vectors."""
-    weights = inputs.layer_weights(kind)
-    trained = [weight for weight in weights if weight.part == "adapters"] if inputs.freezes_weights else weights
-    return [weight for weight in trained if weight.rows is not None and weight.part not in APART]
-
-
-def _one(weight: Weight, inputs: Inputs, kind: int) -> int:
-    """Elements of a weight; of routed experts those of one."""
-    if weight.part != "experts":
-        return weight.elements
-    return weight.elements // routed_experts(inputs.model.layer_kinds[kind]).count
-
-
-def _ranks(weight: Weight, rows: Layout) -> Ints:
-    """Ranks that a weight is divided among."""
-    return rows.etp if weight.part == "experts" else rows.tp if weight.split != "none" else 1

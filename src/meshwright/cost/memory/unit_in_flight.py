@@ -10,7 +10,8 @@ from meshwright.arrays import FloatColumn, Floats, column
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import projections
-from meshwright.cost.memory.in_flight import ShapeMemory, in_flight_bytes, loss_waiting
+from meshwright.cost.memory.ends import put_out_share
+from meshwright.cost.memory.in_flight import ShapeMemory, in_flight_bytes, is_pipelined, loss_waiting
 from meshwright.cost.memory.norms import norm_bytes
 from meshwright.cost.memory.rotary import table_bytes
 from meshwright.cost.memory.working import context_transit_bytes
@@ -88,6 +89,10 @@ class UnitInFlight(NamedTuple):
     """Of the losses of micro-batches that are in flight beside the one that works backward."""
     second_others_logits: FloatColumn
     """The same in the second of several backward passes in a row."""
+    outputs: FloatColumn
+    """Logits that the last stage has put out of all micro-batches, where a pipeline keeps them until its step ends."""
+    outputs_beside: FloatColumn
+    """Of these, those of micro-batches that are not in flight."""
 
 
 def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> UnitInFlight:
@@ -123,6 +128,8 @@ def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> Uni
     residual = column(message_bytes(shapes.plans, inputs))[shape]
     waiting, _ = loss_waiting(pipelines, ends, shape, inputs)
     several = stages.in_flight_at_head > 1
+    put_out = is_pipelined(pipelines) * stages.head * end.output * spread(put_out_share(sizes, inputs), shape)
+    micro_batches = runs.plans.num_microbatches.take(stages.plan)
     second_others_logits = np.maximum(stages.in_flight_at_head - 2, 0) * waiting
     return UnitInFlight(
         **in_flight._asdict(),
@@ -136,7 +143,7 @@ def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> Uni
         output=stages.head * end.output,
         second_logits=several * (end.working + second_others_logits),
         residual=residual,
-        received=1.0 * stages.receives * runs.plans.num_microbatches.take(stages.plan) * residual,
+        received=1.0 * stages.receives * micro_batches * residual,
         standing=standing,
         logits_waiting=stages.head * waiting,
         loss_working=stages.head * (end.working - end.waiting),
@@ -149,6 +156,8 @@ def unit_in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> Uni
         put_out=stages.head * end.put_out,
         others_logits=np.maximum(stages.in_flight_at_head - 1, 0) * waiting,
         second_others_logits=second_others_logits,
+        outputs=put_out * micro_batches,
+        outputs_beside=put_out * np.maximum(micro_batches - np.maximum(stages.in_flight_at_head, 1), 0),
     )
 
 

@@ -72,7 +72,7 @@ def _accumulated(request: Request, model: nn.Module, loss: Loss, during: During)
 def _pipelined(
     request: Request, chunks: Sequence[Decoder], meshes: Meshes, loss: Loss, during: During, order: list[str]
 ) -> Passes:
-    """Micro-batches as the schedule orders them; logits of the last stage are not returned."""
+    """Micro-batches as the schedule orders them; logits of the last stage are returned where the runtime keeps them."""
     stages = [
         _stage(request, meshes, decoder, position) for decoder, position in zip(chunks, request.positions, strict=True)
     ]
@@ -85,11 +85,12 @@ def _pipelined(
 
     schedule = _schedule(request.plan, stages, watched_loss)
     first, last = 0 in request.positions, request.last_position in request.positions
+    returned = request.inputs.runtime.pipeline.keeps_outputs
 
     def passes(tokens: Tensor, labels: Tensor) -> None:
         received, targets = (tokens,) if first else (), labels if last else None
         with _over_split_vocabulary(request.plan), during("pipeline"):
-            schedule.step(*received, target=targets, losses=[] if last else None, return_outputs=False)
+            schedule.step(*received, target=targets, losses=[] if last else None, return_outputs=returned)
 
     return passes
 

@@ -95,6 +95,9 @@ class PipelineEngine(Spec):
     receives_dtensors: bool
     """Tensor-parallel stages make a DTensor of what they have received for each micro-batch, with which its gradient
     goes; else the buffer keeps the input gradient of a split backward pass until the step ends."""
+    keeps_outputs: bool = False
+    """The last stage keeps the logits of all micro-batches until the step ends, and joins them then, for a caller that
+    does not want them (torch.distributed.pipelining, unless told not to return its outputs)."""
     keeps_paired: bool = False
     """Where passes of two micro-batches run beside each other without a pipeline, what both keep stays until both have
     ended; else each layer gives back what it has kept."""

@@ -178,6 +178,11 @@ class Sharding(Spec):
     """Parameters in one gradient bucket, at least."""
     gradient_bucket_per_rank: Annotated[int, Field(gt=0, le=2**30)]
     """Parameters in one gradient bucket per data-parallel rank, at least."""
+    gradient_queue: Annotated[int, Field(ge=0, le=2**40)] = 0
+    """Half weights, ZeRO 3: parameters whose whole gradients stay while and after they are reduced, until more than so
+    many do when the next layer's are to be reduced, or more than two layers'. 0: those of one bucket."""
+    double_buffered: bool = False
+    """The same: weights and gradients of two layers have buffers that stand all along, in place of that queue."""
     whole_buckets: Annotated[int, Field(ge=0, le=8)]
     """Half weights, 2-byte gradients, ZeRO: buckets that are allocated at their full size, however few gradients there
     are: from the first gradient to the reduction, in ZeRO 3 one; under a pipeline one, after the last backward. 0: none
@@ -259,6 +264,9 @@ class Activations(Spec):
     its products and computes them all again."""
     checkpoint_stops_early: bool
     """Full recomputation leaves out the last product and reduction of a dense layer, which backward does not need."""
+    checkpoints_modules: bool = False
+    """Full recomputation of a dense layer is of attention, the block and their norms one by one: it keeps the input of
+    each of the four, computes none of their sums again, and stops before the last product of both, as above."""
     recomputes_combine: bool
     """A recomputed layer of experts weighs and sums their rows again, which backward does not read (no compiler)."""
     offloaded_layers: Annotated[int, Field(ge=0, le=10_000)]
