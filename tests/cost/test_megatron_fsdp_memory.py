@@ -9,11 +9,10 @@ from meshwright.cost.memory.stage_parameters import stage_parameters
 from meshwright.cost.memory.states import States, stage_states
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import split_stages
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from strategies import llama_8b, llama_70b, question
+from strategies import llama_8b, llama_70b, question, split_stages
 
 PLAN = Plan(dp=64, zero=3, num_microbatches=2)
 

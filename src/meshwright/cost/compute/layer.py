@@ -137,10 +137,12 @@ def _recomputed(
     if kind.is_moe:
         whole = forward._replace(routed=routed)
     elif inputs.runtime.activations.checkpoints_modules:
-        whole = _until_last_products(forward, products, residual_sum_bytes(inputs, shard))
+        whole = _until_last_products(
+            forward, products, residual_sum_bytes(inputs, shard), _last_weights(inputs, kind, shard)
+        )
     elif inputs.runtime.activations.checkpoint_stops_early:
-        last = quantised_weights(inputs, runtime_products(inputs, kind, shard).feed_forward[-1:]).forward
-        whole = _until_last_product(forward, products[1][-1], residual_sum_bytes(inputs, shard), last)
+        weight, _ = _last_weights(inputs, kind, shard)
+        whole = _until_last_product(forward, products[1][-1], residual_sum_bytes(inputs, shard), weight)
     full, selective = 1.0 * (plan.recompute == Recompute.FULL), plan.recompute == Recompute.SELECTIVE
     whole = combined(lambda part: full * part, whole)
     if not some(selective):
@@ -189,15 +191,21 @@ def _linear_times(plan: Layout, inputs: Inputs, kind: LayerKind) -> Products:
     return projection_times(runtime_products(inputs, kind, layer_shard(plan, inputs, kind)), inputs)
 
 
+def _last_weights(inputs: Inputs, kind: LayerKind, shard: Shard) -> tuple[Floats, Floats]:
+    """Bytes that the forward pass moves to quantise the weights of a block's and of attention's last product."""
+    linears = runtime_products(inputs, kind, shard)
+    down, output = linears.feed_forward[-1:], (linears.output,)
+    return quantised_weights(inputs, down).forward, quantised_weights(inputs, output).forward
+
+
 def _until_last_product(
     forward: LayerParts[Kernels], last: Gemm, residual_sum: Floats, weight: Floats
 ) -> LayerParts[Kernels]:
     """The forward pass of a dense layer without its last product and the sum behind it.
 
     A checkpoint that stops early ends when backward has the last input that it reads, which is that product's.
-    residual_sum: bytes of one sum; weight: of quantising that product's. Returns seconds and bytes. Source: torch 2.1,
-    utils/checkpoint.py
-    (`_StopRecomputationError`).
+    residual_sum: bytes of one sum; weight: bytes of quantising that product's. Returns seconds and bytes. Source: torch
+    2.1, utils/checkpoint.py (`_StopRecomputationError`).
     """
     attention, block = forward.attention, forward.feed_forward
     return forward._replace(
@@ -206,18 +214,25 @@ def _until_last_product(
     )
 
 
-def _until_last_products(forward: LayerParts[Kernels], products: Products, residual_sum: Floats) -> LayerParts[Kernels]:
+def _until_last_products(
+    forward: LayerParts[Kernels], products: Products, residual_sum: Floats, weights: tuple[Floats, Floats]
+) -> LayerParts[Kernels]:
     """The forward pass of a dense layer without both sums and the products before them: checkpoints of attention and of
     the block each end when backward has the input of their last product.
 
-    products: of the layer; residual_sum: bytes of one sum. Returns seconds and bytes. Source: as of
-    `_until_last_product`; NVIDIA-NeMo/Automodel@459cbccbb, MFSDP-llama3-70b-new/analysis_report.md: 26 products of a
-    layer and micro-batch, of which 7 are forward and 14 backward.
+    products: of the layer; residual_sum: bytes of one sum; weights: as of `_last_weights`. Returns seconds and bytes.
+    Source: as of `_until_last_product`; NVIDIA-NeMo/Automodel@459cbccbb, MFSDP-llama3-70b-new/analysis_report.md: 26
+    products of a layer and micro-batch, of which 7 are forward and 14 backward.
     """
     _, block, others = products
-    stopped = _until_last_product(forward, block[-1], 2 * residual_sum)
+    down, output = weights
+    stopped = _until_last_product(forward, block[-1], 2 * residual_sum, down)
     attention = stopped.attention
-    return stopped._replace(attention=attention._replace(gemm=attention.gemm - others[0].forward))
+    return stopped._replace(
+        attention=attention._replace(
+            gemm=attention.gemm - others[0].forward, moved_bytes=attention.moved_bytes - output
+        )
+    )
 
 
 def _every_second_product(
