@@ -16,6 +16,7 @@ from meshwright.answers.explain.table import explain_document, explain_screen
 from meshwright.answers.memo.exchanges import exchanges, tensor_seconds_apart
 from meshwright.answers.plan_file import json_schema
 from meshwright.cost.comms.collectives import reached_bandwidths
+from meshwright.cost.comms.expert_counts import count_messages
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of
@@ -25,6 +26,12 @@ from meshwright.specs.inputs import Inputs
 from meshwright.units import format_seconds
 from strategies import latent, llama_8b, mixture, question
 
+_BUFFER = 2 * 2048 * 16384
+"""Bytes of the rows that one rank's 8,192 tokens become for two experts each."""
+_SCORES = 4 * 16384
+"""Bytes of their scores in fp32."""
+_COUNTS = 8 * 8 * 8
+"""Bytes of the counts of all 8 ranks for 8 experts in int64."""
 DISPATCHERS = ("all_to_all", "all_gather", "fused")
 EXCHANGES = ("ring", "all_gather", "all_to_all", "hierarchical")
 
@@ -123,25 +130,29 @@ def test_an_all_to_all_inside_a_node_sends_what_leaves_the_rank() -> None:
     (layers,) = entry(asked(), ep=8)["experts"]["layers"]
     assert (layers["layers"], layers["experts_per_rank"], layers["tokens"], layers["rows"]) == (8, 1, 8192, 16384)
     assert layers["busiest_rows"] == layers["rows"]
-    assert layers["sent_bytes"] == {"nvlink": 2 * 2048 * 16384 * 7 / 8, "fabric": 0}
+    assert layers["sent_bytes"] == {"nvlink": (_BUFFER + _SCORES + _COUNTS) * 7 / 8, "fabric": 0}
 
 
 def test_an_all_to_all_across_nodes_sends_half_of_it_over_the_network() -> None:
     experts = entry(asked(cluster="2x4:h100"), ep=8)["experts"]
     assert (experts["domains"], experts["ranks_per_domain"], experts["link"]) == (2, 4, "fabric")
-    buffer = 2 * 2048 * 16384
-    assert experts["layers"][0]["sent_bytes"] == {"nvlink": buffer * 3 / 8, "fabric": buffer * 4 / 8}
+    tokens, sent = _BUFFER + _SCORES, experts["layers"][0]["sent_bytes"]
+    assert sum(sent.values()) == (tokens + _COUNTS) * 7 / 8
+    assert tokens * 4 / 8 < sent["fabric"] < tokens * 4 / 8 + _COUNTS
 
 
 @pytest.mark.parametrize("dispatcher", DISPATCHERS)
 def test_an_exchange_that_nothing_hides_is_exposed_whole(dispatcher: str) -> None:
-    experts = entry(asked(f"dispatcher={dispatcher}"), ep=8, pp=2)["experts"]
+    inputs = asked(f"dispatcher={dispatcher}")
+    experts = entry(inputs, ep=8, pp=2)["experts"]
     assert experts["dispatcher"] == dispatcher
     assert experts["exposed_s"] == pytest.approx(experts["exchanged_s"], rel=1e-12)
     (layers,) = experts["layers"]
-    assert experts["exchanged_s"] == pytest.approx(2 * 4 * 4 * (layers["dispatch_s"] + layers["combine_s"])), (
-        "two passes of four layers and four micro-batches"
-    )
+    (kind,), plan = inputs.model.layer_kinds, plan_of(inputs, ep=8, pp=2)
+    counts = sum(float(each.seconds) for each in count_messages(plan, inputs, kind))
+    assert experts["exchanged_s"] == pytest.approx(
+        4 * 4 * (2 * layers["dispatch_s"] + 2 * layers["combine_s"] - counts)
+    ), "two passes of four layers and four micro-batches, of which one tells the counts of tokens"
 
 
 def test_overlap_hides_a_part_and_changes_nothing_of_the_exchange() -> None:
@@ -153,8 +164,10 @@ def test_overlap_hides_a_part_and_changes_nothing_of_the_exchange() -> None:
 
 
 def test_full_recomputation_exchanges_a_third_time() -> None:
-    plain, full = (entry(asked(), ep=8, recompute=kind)["experts"]["exchanged_s"] for kind in ("none", "full"))
-    assert full == pytest.approx(1.5 * plain)
+    plain, full = (entry(asked(), ep=8, recompute=kind)["experts"] for kind in ("none", "full"))
+    (layers,) = plain["layers"]
+    forward = 8 * 2 * (layers["dispatch_s"] + layers["combine_s"])
+    assert full["exchanged_s"] == pytest.approx(plain["exchanged_s"] + forward), "of eight layers and two micro-batches"
 
 
 def test_every_imbalance_is_the_plan_priced_again() -> None:
@@ -185,7 +198,7 @@ def test_the_screen_tells_of_experts() -> None:
     for fact in (
         "Experts ep 8 inside one node, over nvlink (450 GB/s); etp 1; 2 replicas of every expert",
         "8 layers (dense): a rank holds 1 of 8 experts; in a micro-batch it takes in 8,192 tokens and computes",
-        "One dispatch (all-to-all) sends 56.0 MiB over nvlink per rank in",
+        "One dispatch (all-to-all) sends 56.1 MiB over nvlink per rank in",
         "exposed (100%)",
         "out-of-memory" if priced(inputs, ep=8).verdict.name == "OUT_OF_MEMORY" else str(priced(inputs, ep=8).verdict),
     ):

@@ -69,7 +69,7 @@ def test_a_plan_that_was_run_is_said_to_be_preferred_for_that() -> None:
 def test_options_of_a_published_run_are_the_switches_that_people_know() -> None:
     options = ("--seq-len", "4k", "--global-batch", "128", "--runtime", "megatron-bridge")
     told = " ".join(asked("plan", "qwen3-8b", "2x8:h100", *options).out.split())
-    assert "--with activation_fusion=off --with rope_fusion=off." in told
+    assert "--with activation_fusion=off --with rope_fusion=off --with binds_ranks=false." in told
 
 
 def test_behaviours_of_a_published_run_that_nobody_would_type_are_counted() -> None:

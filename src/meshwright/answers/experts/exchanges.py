@@ -43,8 +43,8 @@ class ExpertLayers:
     """That all experts of one rank compute, on average."""
     busiest_rows: float
     sent_bytes: dict[str, float]
-    """By link: what one rank sends in a dispatch of forward, on average; a combine sends as many elements back, each of
-    2 bytes."""
+    """By link: what one rank sends in a dispatch of forward, on average, with the scores and counts of its tokens; a
+    combine sends the tokens' elements back, each of 2 bytes."""
     dispatch_s: float
     combine_s: float
 

@@ -122,7 +122,7 @@ def end_gathers(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> G
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> [float(count) for count in end_gathers(Plan(dp=8, zero=3, num_microbatches=4), LLAMA, in_flight=1, stage=0)]
-    [4.0, 4.0, 4.0, 0.0, 0.0]
+    [4.0, 0.0, 4.0, 0.0, 0.0]
     """
     sharding = inputs.runtime.sharding
     keeps = where(plan.pp > 1, sharding.keeps_pipelined_ends_gathered, sharding.keeps_ends_gathered)
