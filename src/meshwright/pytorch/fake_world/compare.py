@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
+from meshwright.cost.comms.expert_counts import COUNT_BYTES
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.cost.shard import tokens
@@ -14,7 +15,7 @@ from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import Plan
 from meshwright.pytorch.fake_world.cuts import FEWEST, MORE, Rank, extrapolated
 from meshwright.pytorch.frameworks import TRANSFORMERS
-from meshwright.pytorch.planned.issued import TOKEN_COUNT_BYTES, issued
+from meshwright.pytorch.planned.issued import issued
 from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.planned.spans import grouped
 from meshwright.pytorch.processes.records import Collective, Observed
@@ -157,7 +158,7 @@ def _token_counts(plan: Plan, kind: LayerKind) -> int:
     all-to-all; too few to price.
     """
     keeps = plan.ep > 1 and plan.recompute == Recompute.SELECTIVE
-    return TOKEN_COUNT_BYTES * kind.feed_forward.count * keeps if isinstance(kind.feed_forward, Experts) else 0
+    return COUNT_BYTES * kind.feed_forward.count * keeps if isinstance(kind.feed_forward, Experts) else 0
 
 
 def _wide_scores(scope: Scope, kind: LayerKind) -> float:

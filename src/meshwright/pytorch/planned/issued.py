@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from meshwright.cost.comms.context import THEIR_GRADIENTS
 from meshwright.cost.comms.data import GRADIENTS, shard_messages
 from meshwright.cost.comms.ends import ENTROPY_SUMS
+from meshwright.cost.comms.expert_counts import COUNTS
 from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.comms.sharded import end_gathers, gathers_per_step
@@ -27,14 +29,12 @@ from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.processes.records import Collective
 from meshwright.schedules.gathered import chunk_gathers
 from meshwright.schedules.records import v_shaped
-from meshwright.specs.choices import ContextExchange, Recompute
+from meshwright.specs.choices import ContextExchange
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 Issued = tuple[Collective, float]
-TOKEN_COUNT_BYTES = 8
-"""An int64."""
 NAMES = {"dp_shard": "dp", "edp_shard": "edp", "edp_replicate": "dp_replicate"}
 """What the trainer calls an axis, where the planner has another name for it."""
 
@@ -45,17 +45,20 @@ def issued(plan: Plan, inputs: Inputs, stage: PredictedStage, *, token_counts: b
     token_counts: ranks of ep tell each other how many tokens of each expert they send.
     """
     counted: dict[Collective, float] = defaultdict(float)
-    for part in (_passes, _partial_gradients, _weights, _pipeline, *[_token_counts] * token_counts):
-        for collective, count in part(plan, inputs, stage):
-            counted[collective] += count
+    others = (part(plan, inputs, stage) for part in (_partial_gradients, _weights, _pipeline))
+    for collective, count in chain(_passes(plan, inputs, stage, token_counts=token_counts), *others):
+        counted[collective] += count
     return {collective: round(count) for collective, count in counted.items() if round(count) and collective.bytes}
 
 
-def _passes(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
+def _passes(plan: Plan, inputs: Inputs, stage: PredictedStage, *, token_counts: bool) -> Iterator[Issued]:
     """Over tp, cp and ep: the messages of the passes as they are priced."""
     for row in stage.messages:
         phase = "forward" if row.phase == "forward" else "backward"
-        if row.part == "cp":
+        if row.content == COUNTS:
+            counts = Collective(row.axis, row.operation, number_format="int64", bytes=round(row.bytes), phase=phase)
+            yield counts, row.times * token_counts
+        elif row.part == "cp":
             yield from _context(plan, inputs, row, phase)
         else:
             full = row.content == ENTROPY_SUMS
@@ -77,18 +80,6 @@ def _context(plan: Plan, inputs: Inputs, row: MessageRow, phase: str) -> Iterato
         return
     operation = "all_gather" if gathers else "all_to_all"
     yield _collective(inputs, "cp", operation, row.bytes, phase), row.times
-
-
-def _token_counts(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
-    """Over ep, and too small to price: 8 bytes for each expert, also where a layer is computed again."""
-    layers = map(sum, zip(*stage.chunks, strict=True))
-    phases = ("forward", "backward") if plan.recompute == Recompute.FULL else ("forward",)
-    for count, kind in zip(layers, inputs.model.layer_kinds, strict=True):
-        if kind.is_moe and plan.ep > 1:
-            size = TOKEN_COUNT_BYTES * kind.feed_forward.count  # type: ignore[union-attr]
-            for phase in phases:
-                counts = Collective(axis="ep", kind="all_to_all", number_format="int64", bytes=size, phase=phase)
-                yield counts, count * plan.num_microbatches
 
 
 def _partial_gradients(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
