@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,16 +62,20 @@ def main() -> None:
         for one in drawn:
             if (one.group, one.runs) == (group, runs):
                 by_source[one.source].append(one)
-        columns = [_mean(by_source, lambda one, at=at: one.errors[at]) for at in range(3)]
-        shares = [_mean(by_source, lambda one, at=at: one.inside[at]) for at in range(2)]
+        columns = [
+            _mean({source: [one.errors[at] for one in draws] for source, draws in by_source.items()}) for at in range(3)
+        ]
+        shares = [
+            _mean({source: [one.inside[at] for one in draws] for source, draws in by_source.items()}) for at in range(2)
+        ]
         print(
             f"{group:8} {runs:4} {len(by_source):7} {columns[0]:6.1%} {columns[1]:7.1%} {columns[2]:6.1%} "
             f"{shares[0]:15.0%} {shares[1]:6.0%}"
         )
 
 
-def _mean(by_source: Mapping[str, Sequence[Drawn]], figure: Callable[[Drawn], float]) -> float:
-    return statistics.mean(statistics.mean(figure(one) for one in draws) for draws in by_source.values())
+def _mean(by_source: Mapping[str, Sequence[float]]) -> float:
+    return statistics.mean(map(statistics.mean, by_source.values()))
 
 
 def _draws(source: str, like: Likeness, ratios: Sequence[float], others: Residuals) -> Iterator[Drawn]:
