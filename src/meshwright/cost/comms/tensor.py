@@ -107,7 +107,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     X = 2 s b h / c bytes as often as `layer_collectives` says; what is gathered may be quantised before, to
     `Inputs.sequence_gather_bytes` an element, but what an adapter reads too comes in 2 bytes, and no product beside it
     hides that (`return_layernorm_output` of Transformer Engine), nor what is gathered in 2 bytes and quantised behind
-    it, as no product reads it. Adapters add theirs (`adapter_exchanges`). In backward
+    it, as no product reads it (pytorch/pytorch issue 149990). Adapters add theirs (`adapter_exchanges`). In backward
     the all-gathers that fetch saved, sharded inputs once more are issued beside the input-gradient product, the input
     gradient's reduction beside the weight-gradient product (Megatron-LM, tensor_parallel/layers.py,
     LinearWithGradAccumulationAndAsyncCommunication). Where t exceeds the key and value heads, the fused projection's

@@ -101,8 +101,7 @@ def put_out_share(plan: Layout, inputs: Inputs) -> Floats:
     """Of the logits that the loss works on, the share that the last stage puts out and a pipeline keeps; 0: none are.
 
     Logits that tensor ranks gather for the loss are put out in parts. plan: scalar or array (n,). Returns a share.
-    Source: torch 2.13, distributed/pipelining/schedules.py, step
-    (return_outputs); `vocabulary_rows`.
+    Source: torch 2.13, distributed/pipelining/schedules.py, step (return_outputs); `vocabulary_rows`.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
