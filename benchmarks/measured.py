@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.specs.predictive import Predictive, of_a_measured_source, of_a_new_source, weight_of_runs
+from meshwright.specs.predictive import Predictive, of_a_measured_source, of_a_new_source, weight_of_runs, widening
 from meshwright.specs.residuals import Likeness, Residuals
 from meshwright.validation.fit.fitting import leave_one_source_out
-from meshwright.validation.fit.residuals import residuals_of, step_time_residuals
+from meshwright.validation.fit.residuals import Residual, residuals_of, step_time_residuals
 from meshwright.validation.outcomes import outcomes_of
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
@@ -43,18 +43,18 @@ class Drawn(NamedTuple):
 def main() -> None:
     published = outcomes_of(configurations(read_rows()))
     errors = step_time_residuals(leave_one_source_out(published, published))
-    logs: dict[tuple[str, Likeness], list[float]] = defaultdict(list)
+    alike: dict[tuple[str, Likeness], list[Residual]] = defaultdict(list)
     for each in errors:
-        logs[each.source, each.like].append(each.log_ratio)
+        alike[each.source, each.like].append(each)
     others = {
         source: residuals_of([each for each in errors if each.source != source], off_zero=True)
-        for source in {source for (source, _), ratios in logs.items() if len(ratios) >= FEWEST}
+        for source in {source for (source, _), runs in alike.items() if len(runs) >= FEWEST}
     }
     drawn = [
         one
-        for (source, like), ratios in logs.items()
-        if source in others and len(ratios) >= FEWEST
-        for one in _draws(source, like, ratios, others[source])
+        for (source, like), runs in alike.items()
+        if len(runs) >= FEWEST
+        for one in _draws(source, like, runs, others[source])
     ]
     print("group    runs sources  alone weighed   none inside, weighed   none")
     for group, runs in sorted({(one.group, one.runs) for one in drawn}):
@@ -78,17 +78,18 @@ def _mean(by_source: Mapping[str, Sequence[float]]) -> float:
     return statistics.mean(map(statistics.mean, by_source.values()))
 
 
-def _draws(source: str, like: Likeness, ratios: Sequence[float], others: Residuals) -> Iterator[Drawn]:
+def _draws(source: str, like: Likeness, alike: Sequence[Residual], others: Residuals) -> Iterator[Drawn]:
     numbers, new = np.random.default_rng(0), of_a_new_source(like, others)
-    for runs in (count for count in COUNTS if count < len(ratios)):
+    for runs in (count for count in COUNTS if count < len(alike)):
         weight, own = weight_of_runs(like, others, runs), of_a_measured_source(like, others, runs)
         for _ in range(DRAWS):
-            order = numbers.permutation(ratios)
-            said = float(np.median(order[:runs]))
-            moved = weight * said
-            for ratio in order[runs:]:
-                errors = abs(ratio - said), abs(ratio - moved - own.bias), abs(ratio - new.bias)
-                yield Drawn(like.group, runs, source, errors, (_inside(own, ratio - moved), _inside(new, ratio)))
+            order = [alike[at] for at in numbers.permutation(len(alike))]
+            said = float(np.median([each.log_ratio for each in order[:runs]]))
+            for each in order[runs:]:
+                times, ratio, moved = widening(each.waiting, others.waiting), each.log_ratio, weight * said
+                errors = abs(ratio - said), abs(ratio - moved - times * own.bias), abs(ratio - times * new.bias)
+                inside = _inside(own.widened(times), ratio - moved), _inside(new.widened(times), ratio)
+                yield Drawn(like.group, runs, source, errors, inside)
 
 
 def _inside(range_: Predictive, ratio: float) -> bool:
