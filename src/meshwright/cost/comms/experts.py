@@ -41,7 +41,8 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
 
     Dispatch and combine once forward and once backward, beside the opposite pass of another micro-batch where runtime
     and plan overlap them (`overlaps_micro_batches`) and there is one (`unpaired_share`). Recomputation of whole layers
-    or of the whole mixture repeats the forward ones, and that by products where the runtime does (`repeats_exchanges`).
+    or of the whole mixture repeats the forward ones, and that by products where the runtime does (`repeats_exchanges`),
+    the combine as the runtime's `recomputes_combine` has it.
     A dispatch carries `Inputs.dispatch_bytes` an element, a combine 2, and `count_messages` go ahead of them in
     forward. Quantising is priced as ahead of the products, so that what a quantised dispatch saves there (T rows
     instead of T k) is left out.
@@ -65,19 +66,20 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     again = (plan.recompute == Recompute.FULL) + repeated_parts(plan, kind).experts
     if inputs.runtime.activations.exchanges_again(kind.attention):
         again = again + (plan.recompute == Recompute.SELECTIVE)
+    sent = *count_messages(plan, inputs, kind), *there.dispatch
+    sent_again = sent if inputs.runtime.activations.recomputes_combine == "none" else (*sent, *there.combine)
     beside = Exchange(
         "ep",
         "forward",
-        (*count_messages(plan, inputs, kind), *there.dispatch, *there.combine),
+        (*sent, *there.combine),
         window=layer.backward.total,
         share=share,
         unpaired=unpaired_share(plan) if some(share) else 0.0,
     )
-    back_again = (*back.dispatch, *back.combine)
     return (
         beside,
-        beside._replace(phase="recompute", times=again),
-        beside._replace(phase="backward", messages=back_again, window=layer.forward.total),
+        beside._replace(phase="recompute", messages=sent_again, times=again),
+        beside._replace(phase="backward", messages=(*back.dispatch, *back.combine), window=layer.forward.total),
     )
 
 

@@ -156,10 +156,9 @@ def _recomputed(
 
 
 def _without_unread(routed: ExpertParts[Kernels], inputs: Inputs) -> ExpertParts[Kernels]:
-    """The parts of a layer of experts that are computed again: without what weighs and sums their rows where a compiler
-    leaves out what backward does not read.
-    """
-    return routed if inputs.runtime.activations.recomputes_combine else routed._replace(unpermute=Kernels())
+    """The parts of a layer of experts that are computed again, as the runtime's `recomputes_combine` has it."""
+    whole = inputs.runtime.activations.recomputes_combine == "all"
+    return routed if whole else routed._replace(unpermute=Kernels())
 
 
 def _repeated(

@@ -267,8 +267,9 @@ class Activations(Spec):
     checkpoints_modules: bool = False
     """Full recomputation of a dense layer is of attention, the block and their norms one by one: it keeps the input of
     each of the four, computes none of their sums again, and stops before the last product of both, as above."""
-    recomputes_combine: bool
-    """A recomputed layer of experts weighs and sums their rows again, which backward does not read (no compiler)."""
+    recomputes_combine: Literal["all", "exchange", "none"]
+    """What a recomputed layer of experts does again of bringing rows back, which backward does not read: all; the
+    exchange alone, as a compiler leaves out what weighs and sums them; or nothing, as recomputation stops before it."""
     offloaded_layers: Annotated[int, Field(ge=0, le=10_000)]
     """Layers of a stage whose saved activations wait in the host's memory; their way there and back is priced as
     hidden."""
