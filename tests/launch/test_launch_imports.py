@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -316,6 +317,26 @@ def test_the_kernels_of_a_fused_dispatcher_are_read(tmp_path: Path, backend: str
     read = question_of_file(tmp_path / "meshwright_plan.py", Given(cluster="1x8:h100")).inputs.runtime
     assert read.communication == asked.runtime.communication
     assert read.kernels == asked.runtime.kernels
+
+
+@pytest.mark.parametrize(
+    ("option", "read"), [("--moe-hybridep-num-sms", 32), ("--moe-flex-dispatcher-num-sms", 32), ("", 24)]
+)
+def test_the_multiprocessors_of_a_fused_dispatcher_are_read(tmp_path: Path, option: str, read: int) -> None:
+    experts = "--num-experts 8 --expert-model-parallel-size 8 --moe-router-topk 2 --moe-token-dispatcher-type flex"
+    kernels = f"--moe-flex-dispatcher-backend hybridep {option and f'{option} 32'}"
+    inputs = imported(tmp_path, "a.sh", f"torchrun t.py {MODEL} {BATCH} {experts} {kernels}").inputs
+    assert inputs.runtime.communication.fused_multiprocessors == read
+
+
+@pytest.mark.parametrize("framework", ["megatron-lm", "megatron-bridge"])
+def test_launch_files_give_hybrid_ep_the_multiprocessors_that_are_priced(framework: str) -> None:
+    runtime = {"megatron-lm": "megatron-core", "megatron-bridge": "megatron-bridge"}[framework]
+    asked = question(read_model("qwen3-30b-a3b"), "2x4:gb200", runtime, global_batch=64)
+    changes = ["dispatcher=fused", "fused_kernels=hybrid_ep", "fused_multiprocessors=20"]
+    asked = asked.replace(runtime=with_behaviours(asked.runtime, changes))
+    files = launch_files(Plan(dp=8, ep=8, zero=1, num_microbatches=8), asked, framework).files
+    assert any(re.search(r"moe[-_]hybridep[-_]num[-_]sms[ =]20\b", text) for text in files.values())
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ TITAN_NEWEST = TITAN.replace(runtime=with_behaviours(TITAN.runtime, ["attention=
 A100_TITAN = question(llama_8b(), "8x8:a100", "torchtitan")
 TITAN_NEWEST_ON_A100 = A100_TITAN.replace(runtime=TITAN_NEWEST.runtime)
 TITAN_EXPERTS = question(read_model("qwen3-30b-a3b"), "8x8:h100", "torchtitan")
+HYBRID_EP = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["dispatcher=fused", "fused_kernels=hybrid_ep"]))
 TITAN_FUSED = TITAN_EXPERTS.replace(runtime=with_behaviours(TITAN_EXPERTS.runtime, ["dispatcher=fused"]))
 ACCELERATE = question(llama_8b(), "8x8:h100", "accelerate")
 ACCELERATE_LIGER = ACCELERATE.replace(runtime=with_behaviours(ACCELERATE.runtime, WITH_LIGER))
@@ -181,6 +182,12 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("unfused_rope", (UNFUSED_ROPE, {}), (LLAMA, {}), "--no-rope-fusion: rotary positions are priced"),
     ("fused_activation", (BRIDGE, {}), (LLAMA, {}), "model.bias_activation_fusion True: activations are priced"),
     ("grouped_experts", (EXPERTS, {"ep": 8}), (ALONE, {"ep": 8}), "--moe-grouped-gemm: one module computes"),
+    (
+        "hybrid_ep_multiprocessors",
+        (HYBRID_EP, {"ep": 8}),
+        (EXPERTS, {"ep": 8}),
+        "--moe-hybridep-num-sms 24: HybridEP is priced on 24 multiprocessors",
+    ),
     ("permute_fusion", (EXPERTS, {"ep": 8}), (UNFUSED, {"ep": 8}), "--moe-permute-fusion: fused kernels sort"),
     (
         "fused_experts",

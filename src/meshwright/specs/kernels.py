@@ -149,6 +149,8 @@ class ExpertExchangeConstants(Spec):
     """Share of a rank's network bandwidth between domains."""
     network_latency_s: Seconds
     """Fixed time of one exchange over several domains, with the notification ahead of it, seconds."""
+    combined_token_s: Seconds = 0.0
+    """Time that one multiprocessor takes in a combine for a token of one rank, however few its bytes, seconds."""
     assumed: Assumed = ()
     """What in here is an assumption rather than a fit, for users of models with experts."""
 

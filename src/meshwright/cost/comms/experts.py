@@ -178,8 +178,8 @@ def all_gather_messages(plan: Layout, inputs: Inputs, tokens: Numbers, width: Nu
 def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, width: Numbers) -> Traffic:
     """What one rank sends in one dispatch, on average.
 
-    A token of h elements reaches R ranks on N nodes, as `reached_blocks` expects; all ranks that split an expert take
-    it. Of n ranks, m in a node, T N (n - m) / n copies leave the node, and T R (m - 1) / m go on inside one.
+    A token of h elements reaches R ranks (`fused_copies`) on N nodes, as `reached_blocks` expects. Of n ranks, m in a
+    node, T N (n - m) / n copies leave the node, and T R (m - 1) / m go on inside one.
 
     plan: scalar or array (n,); tokens: T on one rank; width: bytes of one element. Returns bytes.
     Source: deepseek-ai/DeepEP@0297fc80, docs/legacy.md.
@@ -193,30 +193,45 @@ def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers
     """
     experts, group = routed_experts(kind), axis_group("ep_etp", plan, inputs)
     members, blocks = group.members, group.blocks
-    ranks = plan.etp * reached_blocks(experts, plan.ep)
     holders = smaller(blocks[0], plan.ep)
     nodes = blocks[0] / holders * reached_blocks(experts, holders)
-    size = 1.0 * tokens * inputs.model.hidden_size * width
-    across = tuple(size * nodes * (group.ranks - each) / group.ranks for each in members[:-1])
-    return Traffic(size * ranks * (members[0] - 1) / members[0], across)
+    size = 1.0 * inputs.model.hidden_size * width
+    across = tuple(size * tokens * nodes * (group.ranks - each) / group.ranks for each in members[:-1])
+    return Traffic(size * fused_copies(plan, inputs, kind, tokens) * (members[0] - 1) / members[0], across)
 
 
-def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, traffic: Traffic) -> Floats:
+def fused_copies(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers) -> Floats:
+    """How often one rank hands a token to a rank, itself among them: T R, as all ranks that split an expert take it.
+
+    plan: scalar or array (n,); tokens: T on one rank. Returns a count. Source: `reached_blocks`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import MIXTRAL
+    >>> float(fused_copies(Plan(dp=8, ep=8), MIXTRAL, MIXTRAL.model.layer_kinds[0], tokens=4096)) / 4096
+    2.0
+    """
+    return 1.0 * tokens * plan.etp * reached_blocks(routed_experts(kind), plan.ep)
+
+
+def fused_time(
+    operation: str, plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, traffic: Traffic
+) -> Floats:
     """Seconds of one dispatch, or of the combine that takes the same way back.
 
-    In one domain T = t0 + tokens t_token + w / (e B). Over several, T = t1 + max(tokens t_token + w / (f B), w_i / (e_i
-    B_i)): w bytes inside the domain, w_i beyond it at every level i crossed, B the bandwidths per rank, and shares and
-    times of `exchange_constants`. The busiest rank receives its share more.
+    In one domain T = t0 + tokens t_token + w / (e B), and a combine no less than t0 + tokens t_token + N t_combined / p.
+    Over several, T = t1 + max(tokens t_token + w / (f B), w_i / (e_i B_i)): w bytes inside the domain, w_i beyond it at
+    every level i crossed, B the bandwidths per rank, N copies of `fused_copies`, p the runtime's multiprocessors, and
+    shares and times of `exchange_constants`. The busiest rank receives its share more.
 
-    plan: scalar or array (n,); tokens: on one rank, count; traffic: of `fused_traffic`, bytes. Returns seconds. Error
-    on held-out measurements: 4 % median, 11 % p90 inside a node of 8, 14 % median over 2 nodes and 1 % over 4
-    (constants' sources).
+    operation: dispatch or combine; plan: scalar or array (n,); tokens: on one rank, count; traffic: of `fused_traffic`,
+    bytes. Returns seconds. Error on held-out measurements: 4 % median, 11 % p90 inside a node of 8, 14 % median over 2
+    nodes and 1 % over 4 (constants' sources).
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import MIXTRAL
     >>> plan, kind = Plan(dp=8, ep=8), MIXTRAL.model.layer_kinds[0]
     >>> traffic = fused_traffic(plan, MIXTRAL, kind, tokens=4096, width=2)
-    >>> times = [float(fused_time(plan, MIXTRAL, kind, tokens, traffic)) for tokens in (0, 4096, 8192)]
+    >>> times = [float(fused_time("dispatch", plan, MIXTRAL, kind, tokens, traffic)) for tokens in (0, 4096, 8192)]
     >>> times[0], times[1] < times[2] < 2 * times[1]
     (0.0, True)
     """
@@ -224,7 +239,11 @@ def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, t
     constants, blocks = exchange_constants(inputs), group.blocks
     busiest = hottest_over_mean(plan, inputs, kind, tokens)
     sending, link = tokens * constants.token_s, link_bandwidth(group.members[0], cluster)
-    alone = constants.latency_s + sending + busiest * traffic.inside / (constants.link_efficiency * link)
+    linked = traffic.inside / (constants.link_efficiency * link)
+    if operation == "combine" and constants.combined_token_s:
+        each = constants.combined_token_s / inputs.runtime.communication.fused_multiprocessors
+        linked = larger(linked, each * fused_copies(plan, inputs, kind, tokens))
+    alone = constants.latency_s + sending + busiest * linked
     forwarding = sending + busiest * traffic.inside / (constants.forward_efficiency * link)
     for inner, level in enumerate(cluster.levels[1:]):
         crossing = busiest * traffic.across[inner] / (constants.network_efficiency * level.effective_bandwidth)
@@ -262,6 +281,6 @@ def fused_message(
     1.75
     """
     traffic = fused_traffic(plan, inputs, kind, tokens, width)
-    seconds = fused_time(plan, inputs, kind, tokens, traffic)
+    seconds = fused_time(operation, plan, inputs, kind, tokens, traffic)
     sent = traffic.inside + sum(traffic.across)
     return Message("ep_etp", operation, content, bytes=sent, seconds=seconds, traffic=traffic)

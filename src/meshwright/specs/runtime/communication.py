@@ -9,8 +9,8 @@ from pydantic import Field
 from meshwright.specs.base import Spec
 
 FOR_EXPERTS = (
-    *("dispatcher", "fused_kernels", "fused_whole_sequences", "exchanged_counts", "exchanges_scores"),
-    *("quantised_dispatch", "expert_capacity"),
+    *("dispatcher", "fused_kernels", "fused_multiprocessors", "fused_whole_sequences", "exchanged_counts"),
+    *("exchanges_scores", "quantised_dispatch", "expert_capacity"),
 )
 """Fields of `Communication` that models without experts do not read."""
 Dispatcher = Literal["all_to_all", "all_gather", "fused"]
@@ -25,6 +25,8 @@ class Communication(Spec):
     that sends a token once to every node and rank (DeepEP, HybridEP)."""
     fused_kernels: Literal["deep_ep", "hybrid_ep"]
     """Whose kernels a fused dispatcher runs: DeepEP's, or HybridEP's where the accelerator has a table of them."""
+    fused_multiprocessors: Annotated[int, Field(ge=1, le=1000)]
+    """On how many multiprocessors they run."""
     fused_whole_sequences: bool
     """Under sequence parallelism every tensor-parallel rank hands a fused dispatcher all tokens of its sequences, so
     that experts receive and compute each t times; else its own part of them."""
