@@ -43,9 +43,10 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     """Saved and working bytes behind the last layer: the final norm's input and output, and the logits.
 
     Logits: the runtime's bytes per logit of a rank, for one micro-batch; with sequence parallelism the
-    gathered input of the head beside them, saved or gathered again. Every layer of multi-token prediction has all of
-    these once more, as its loss waits for the same backward, and keeps the embedding of its tokens and, without full
-    recomputation, the joined inputs of its projection in the recipe's format. Where the loss goes through the sequence
+    gathered input of the head beside them, saved or gathered again. Every layer of multi-token prediction saves all of
+    these once more, as its loss waits for the same backward, where one loss works at a time and the others wait in 4
+    bytes a logit or fewer; it keeps the embedding of its tokens and, without full recomputation, the joined inputs of
+    its projection in the recipe's format. Where the loss goes through the sequence
     piece by piece, forward and backward, the logits are those of one piece, the gradients of the head's inputs are
     collected in fp32 and wait for the backward in 2 bytes, and pieces of several sequences are copies. Where it is
     fused with the head, the logits are those of one piece of the tokens, the gradient of the head's input takes the
@@ -67,19 +68,20 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     gathered = where(plan.sp, whole, 0.0) if again else 0.0
     joined = inputs.runtime.sharding.joins_logits(inputs.model)
     split = entropy.alive_bytes if joined or entropy.split_alive_bytes is None else entropy.split_alive_bytes
-    layers, logits = inputs.mtp_layers, (1 + inputs.mtp_layers) * rows * vocabulary_rows(plan, inputs).logits
+    layers, logits = inputs.mtp_layers, 1.0 * rows * vocabulary_rows(plan, inputs).logits
     in_pieces = entropy.sequence_pieces > 1
     piece = logits / loss_pieces(plan, inputs)
     capped = 1.0 * capped_logits(inputs).kept * piece
-    alive = where(plan.tp > 1, split, entropy.alive_bytes) * piece + capped
+    other_losses = layers * min(entropy.alive_bytes, FP32_BYTES) * piece
+    alive = where(plan.tp > 1, split, entropy.alive_bytes) * piece + capped + other_losses
     collected = in_pieces * (FP32_BYTES / HALF_BYTES * whole + where(plan.micro_batch > 1, whole, 0.0))
     saved = inputs.residual_bytes / HALF_BYTES * residual + (residual if again else whole)
     projected = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
     predicted = saved + residual + where(plan.recompute == Recompute.FULL, 0.0, projected)
     output = (not in_pieces and not entropy.fuses_head) * 1.0 * HALF_BYTES * logits
     working, waiting = alive + gathered + collected, whole if in_pieces else 1.0 * FP32_BYTES * logits
-    forward = output + 2 * waiting + capped
-    waiting = waiting + (not in_pieces) * capped
+    forward = output + 2 * waiting + capped + other_losses
+    output, waiting = (1 + layers) * output, (1 + layers * (not in_pieces)) * waiting + (not in_pieces) * capped
     if entropy.fuses_head:
         weights, gradient = 1.0 * vocabulary_rows(plan, inputs).head * hidden, summed_gradient(inputs)
         working, waiting = working + (gradient.kept + gradient.working) * weights, gradient.kept * weights
