@@ -167,7 +167,7 @@ def test_nothing_depends_on_the_name_of_a_dataset(rows: list[Row]) -> None:
 
 
 def test_no_source_is_predicted_worse_than_before_without_saying_so(score: Score) -> None:
-    """Where a change is right all the same: make baseline, and name the source in CHANGELOG.md."""
+    """Where a change is right all the same: make baseline, and name the source in docs/choices.md."""
     before = json.loads(BASELINE.read_text("utf-8"))
     now = errors_by_source(score)
     worse = [
