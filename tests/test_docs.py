@@ -20,8 +20,10 @@ from meshwright.schedules.record import ScheduleRecord
 from meshwright.schedules.records import Schedule
 from meshwright.specs import catalog
 from meshwright.specs.choices import CHOICES
+from meshwright.specs.predictive import MEDIAN, NINE_OF_TEN
 from meshwright.specs.reading.accelerator import read_accelerator
 from meshwright.specs.reading.huggingface.families import FAMILIES
+from meshwright.specs.residuals import order_error
 from meshwright.specs.runtime import Runtime, read_runtime
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -156,6 +158,19 @@ def _least_micro_batch(name: str, symbols: dict[str, Any]) -> float:
 def _evaluated(formula: str, symbols: dict[str, Any]) -> float:
     """The value of a formula of the page, in which factors stand side by side."""
     return float(eval(re.sub(r"(?<=[\d)])\s*(?=[(A-Za-z])", "*", formula), symbols))
+
+
+def test_the_page_on_time_says_how_far_apart_plans_must_be_as_published_runs_have_it() -> None:
+    text, order = (DOCS / "time.md").read_text(), order_error()
+    usual, experts = (f"{100 * share:.1f} %" for share in (order.median, order.experts))
+    assert f"{experts} where it is {usual} for dense models" in text
+    share, other = (f"{100 * NINE_OF_TEN * share:.0f} %" for share in (order.experts, order.median))
+    assert f"1.9 times that share, {share} with experts and {other} for dense models" in text
+    kinds, deviation = 100 * order.plan_kinds, 100 * order.plan_kinds / MEDIAN
+    assert f"computes, is {kinds:.1f} %" in text
+    assert f"1.9 sqrt(m^2 + {kinds:.1f}^2) %" in text
+    assert f"sqrt(s^2 + {deviation:.1f}^2) %" in text
+    assert f"{deviation:.1f} % is the standard\ndeviation of a normal error whose median is {kinds:.1f} %" in text
 
 
 def test_older_attention_takes_what_the_page_says() -> None:
