@@ -18,8 +18,8 @@ from meshwright.answers.plans.table import best_lines, front_section, ranking_li
 from meshwright.answers.screen import KIND_NAMES, headline
 from meshwright.answers.step_parts import PART_NAMES
 from meshwright.answers.unfit.ways_to_fit import first_of_each_kind, ways_lines
-from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
+from meshwright.errors import listed
 from meshwright.search.find import SearchResult
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
