@@ -21,6 +21,10 @@ UNSWITCHED = {"yes": "elementwise=fused", "no": "elementwise=eager"}
 """The same of what stands for a framework, where it has none; a runtime of the catalogue compiles nothing of itself."""
 MEGATRON = "megatron"
 """The family of runtimes whose kernels are fused by hand, whether a row says that nothing is compiled or not."""
+RUNTIME = ("runtime", "compiled", "attention_kernel", "settings", "with")
+"""Columns that say how the runtime behaves."""
+OF_WHICH_ONE_IS_USED = ("elementwise_kernels", "cross_entropies")
+"""Tables of a runtime that hold what it does not do as well."""
 
 
 class RunSetting(Spec):
@@ -112,15 +116,12 @@ def runtime_of(row: Row) -> Runtime:
 
     Raises `InvalidInput` for what is no behaviour, and for one that two settings set to different values.
     """
-    return _runtime_of(*(row[name] for name in COLUMNS_OF_RUNTIME))
-
-
-COLUMNS_OF_RUNTIME = ("runtime", "compiled", "attention_kernel", "settings", "with")
+    return _runtime_of(*(row[name] for name in RUNTIME))
 
 
 @lru_cache(maxsize=4096)
 def _runtime_of(*values: str) -> Runtime:
-    row = dict(zip(COLUMNS_OF_RUNTIME, values, strict=True))
+    row = dict(zip(RUNTIME, values, strict=True))
     runtime = with_behaviours(base_runtime(row["runtime"], row["compiled"]), _attention(row))
     try:
         runtime = _with_settings(runtime, settings_of(row))
@@ -135,11 +136,7 @@ def behaviours_of(row: Row) -> tuple[str, str]:
     Raises as `runtime_of` does.
     """
     framework, _, _ = row["runtime"].partition("@")
-    return framework, _behaviours_of(*(row[name] for name in COLUMNS_OF_RUNTIME), has_experts=bool(row["moe_experts"]))
-
-
-OF_WHICH_ONE_IS_USED = ("elementwise_kernels", "cross_entropies")
-"""Tables of a runtime that hold what it does not do as well."""
+    return framework, _behaviours_of(*(row[name] for name in RUNTIME), has_experts=bool(row["moe_experts"]))
 
 
 @lru_cache(maxsize=4096)
