@@ -84,7 +84,7 @@ _HOMES = {
     "Plan": "layout.plan",
     "PlanAnswer": "answers.public.plans",
     "PlansAnswer": "answers.public.compare",
-    "Recompute": "layout.plan",
+    "Recompute": "specs.choices",
     "RecomputeModules": "specs.recompute_modules",
     "Runtime": "specs.runtime",
     "RunsAnswer": "validation.logs.answer",

@@ -12,12 +12,12 @@ from meshwright.specs.sweep.faults import Faults, Where
 from meshwright.units import count_in_powers_of_two, parse_count
 
 
-def read_jobs(where: Where, given: Any, faults: Faults) -> tuple[Job, ...]:
+def read_jobs(given: Any, faults: Faults) -> tuple[Job, ...]:
     """The jobs of a table, or of several; a `Job` stands for itself; given: None where the file has none."""
     if given is None:
         return ()
     jobs: dict[Job, None] = {}
-    for place, table in faults.list_of(where, given):
+    for place, table in faults.list_of(("jobs",), given):
         if isinstance(table, Job):
             jobs[table] = None
             continue
