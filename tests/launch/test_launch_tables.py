@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meshwright.answers.ask import plan as search
+from meshwright.answers.public.ask import plan as search
 from meshwright.errors import InvalidInput, UnknownName
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import differences, fields_of, question_of
