@@ -19,7 +19,7 @@ from meshwright.specs.reading.inputs import read_inputs
 from meshwright.specs.reading.model import catalogued_model, read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.usual_job import job_or_usual
-from meshwright.units import parse_count
+from meshwright.units import parse_count, parse_length, parse_share
 from meshwright.web import values
 from meshwright.web.fields import FIELDS, LIMITS, WITH, WITHOUT
 from meshwright.web.question import Question
@@ -138,12 +138,12 @@ def _typed(name: str, typed: Mapping[str, str]) -> str:
 
 ALWAYS: dict[str, Callable[[str], Any]] = {"precision": values.precision}
 OPTIONAL: dict[str, Callable[[str], Any]] = {
-    "seq_len": values.length,
+    "seq_len": parse_length,
     "global_batch": parse_count,
-    "document_length": values.length,
+    "document_length": parse_length,
     "gradients": values.gradients,
     "tokens": values.tokens,
-    "risk": values.share,
+    "risk": parse_share,
     "expert_imbalance": values.ratio,
     "expert_capacity": values.ratio,
     "mtp_layers": values.layers,

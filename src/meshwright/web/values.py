@@ -6,13 +6,8 @@ import math
 
 from meshwright.errors import InvalidInput, quoted
 from meshwright.specs import catalog
-from meshwright.units import count_in_powers_of_two, parse_count
+from meshwright.units import parse_count
 from meshwright.web.fields import GRADIENTS
-
-
-def length(text: str) -> int:
-    """Tokens of a sequence: `8k` is 8192."""
-    return count_in_powers_of_two(text) or parse_count(text)
 
 
 def precision(text: str) -> str:
@@ -43,11 +38,6 @@ def layers(text: str) -> int:
     if not text.isdecimal():
         raise InvalidInput(f"{quoted(text)} is no whole number")
     return int(text)
-
-
-def share(text: str) -> float:
-    """A share of one, as `0.05` or `5%`."""
-    return _number(text.removesuffix("%"), "a share: write it as 10% or 0.1") / (100 if text.endswith("%") else 1)
 
 
 def price(text: str) -> float:

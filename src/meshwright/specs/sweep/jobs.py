@@ -9,7 +9,7 @@ from typing import Any
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
 from meshwright.specs.job import Job, job_of
 from meshwright.specs.sweep.faults import Faults, Where
-from meshwright.units import count_in_powers_of_two, parse_count
+from meshwright.units import parse_count, parse_length, parse_share
 
 
 def read_jobs(given: Any, faults: Faults) -> tuple[Job, ...]:
@@ -60,16 +60,18 @@ def _job(where: Where, fields: dict[str, Any], faults: Faults) -> Job | None:
     return None
 
 
-def _count(value: Any) -> int:
-    count = parse_count(value if isinstance(value, int) else str(value))
+def _positive(count: int) -> int:
     if count < 1:
         raise InvalidInput(f"must be 1 or more (given: {count})")
     return count
 
 
+def _count(value: Any) -> int:
+    return _positive(parse_count(value))
+
+
 def _length(value: Any) -> int:
-    """`8k` is 8192, because lengths are counted in powers of two."""
-    return (count_in_powers_of_two(value) if isinstance(value, str) else None) or _count(value)
+    return _positive(parse_length(value))
 
 
 def _count_text(value: Any) -> str:
@@ -80,16 +82,6 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(f"must be a number (given: {quoted(value)})")
     return float(value)
-
-
-def _share(value: Any) -> float:
-    """A share of one, as 0.05 or "5%"."""
-    if not (isinstance(value, str) and value.endswith("%")):
-        return _number(value)
-    try:
-        return float(value[:-1]) / 100
-    except ValueError:
-        raise InvalidInput(f"must be a share, as 0.05 or 5% (given: {quoted(value)})") from None
 
 
 def _as_given(value: Any) -> Any:
@@ -103,7 +95,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "document_length": _length,
     "gradients": _as_given,
     "tokens": _count_text,
-    "risk": _share,
+    "risk": parse_share,
     "expert_imbalance": _number,
     "expert_capacity": _number,
     "mtp_layers": _as_given,
