@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from importlib import resources
 from typing import Any
 
 from meshwright.errors import InvalidSpec, NotModelled, UnknownName
@@ -13,6 +11,7 @@ from meshwright.specs.base import Spec
 from meshwright.specs.behaviours import IDENTITY, with_behaviours
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.runtime.communication import FOR_EXPERTS
+from meshwright.text_files import packaged_table
 from meshwright.validation.rows.table import Row, split_list
 
 COMPILED = {"yes": "compiled=true", "no": "compiled=false"}
@@ -52,7 +51,7 @@ class StandIn(RunSetting):
 
 def document(name: str) -> dict[str, Any]:
     """A data file of this folder."""
-    return tomllib.loads((resources.files(__package__) / f"{name}.toml").read_text("utf-8"))
+    return packaged_table("meshwright.validation.rows", f"{name}.toml")
 
 
 @cache
