@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from meshwright.answers.document.blocks import Block
     from meshwright.answers.launch.baseline import Baseline
     from meshwright.search.find import SearchResult
-    from meshwright.specs.constraints import Constraints
-    from meshwright.specs.inputs import Inputs
 
 
 SEARCHED = 5
@@ -146,28 +144,15 @@ def _plan_of_each(
         raise InvalidInput("--pareto and --cite work for one runtime; name it instead of all")
     if asked.launch.from_file is not None:
         raise InvalidInput("a launch file belongs to one framework; leave out --runtime all or --from")
+    from meshwright.answers.compare.runtimes import answers_of_each, crossover_of, runtimes_document, runtimes_screen
+    from meshwright.answers.progress.progress import stoppable_progress
+    from meshwright.search.executors import executor_of
     from meshwright.specs.adapters import runtimes_with_adapters
 
     behaviours, allowed = asked.framework.of_questions["behaviours"] or [], constraints_of(asked.allowed)
     usual = runtimes_with_adapters()[0] if asked.job.lora_rank else DEFAULT_RUNTIME
     one = replace(asked.framework, runtime=usual, behaviours=None, dispatcher=None)
     inputs, _ = searched(context, replace(asked, framework=one, allowed=ConstraintOptions()), measured)
-    _show_each(inputs, allowed, behaviours, top, time_limit, workers, as_json)
-
-
-def _show_each(
-    inputs: Inputs,
-    allowed: Constraints,
-    behaviours: list[str],
-    top: int,
-    time_limit: float | None,
-    workers: int | None,
-    as_json: bool,
-) -> None:
-    from meshwright.answers.compare.runtimes import answers_of_each, crossover_of, runtimes_document, runtimes_screen
-    from meshwright.answers.progress.progress import stoppable_progress
-    from meshwright.search.executors import executor_of
-
     with stoppable_progress(time_limit) as progress, executor_of(workers) as executor:
         answers = answers_of_each(inputs, top, behaviours, progress, allowed, executor)
         crossing = None if progress.stopped else crossover_of(answers)
