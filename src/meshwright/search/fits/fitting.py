@@ -63,6 +63,17 @@ def fitting(legal: Plans, inputs: Inputs, tally: Tally) -> Footprints:
     return memory.take(fits)
 
 
+def fitting_where_safe(legal: Plans, inputs: Inputs) -> Footprints:
+    """The memory of legal plans that fit, and may be safe by their bounds."""
+    pipelines, _ = pipelines_of(legal, inputs, keep_all_stages=False)
+    rows = np.flatnonzero(~least_memory(pipelines, inputs, Verdict.SAFE).unfit)
+    if inputs.runtime.storage.weights != "half" and len(rows):
+        own, _ = pipelines.of_plans(rows)
+        rows = rows[~ForwardBounds.of(legal.some(rows), own, inputs, Verdict.SAFE).unfit]
+    memory = footprints_of(legal.take(rows), inputs)
+    return memory.take(memory.verdict < Verdict.OUT_OF_MEMORY)
+
+
 def _priced(legal: Plans, pipelines: Pipelines, chosen: BoolColumn, inputs: Inputs, tally: Tally) -> Footprints:
     """The memory of the chosen plans, by mask, less those that do not fit by what they hold in their last forward: of
     these only that with the least then. Which of all plans is the leanest is asked of those that may hold less.
