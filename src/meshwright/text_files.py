@@ -1,6 +1,4 @@
-"""Text files: what users give, read whole, but never more than anybody means; tables of the package; and CSV that
-spreadsheets open.
-"""
+"""Text files: those of users, read whole up to a limit, tables of the package, and CSV that spreadsheets open."""
 
 from __future__ import annotations
 

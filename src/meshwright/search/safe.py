@@ -1,4 +1,4 @@
-"""Safe: the plan that a search recommends where it is safe, as those ask who need no other plan, and no count."""
+"""Safe: the plan that a search recommends, where it is safe, for those who need neither other plans nor counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fitting: of legal plans those that fit, and the one with the least memory; plans that bounds rule out go unpriced."""
+"""Fitting: which legal plans fit, and which has the least memory; plans that bounds rule out are not priced."""
 
 from __future__ import annotations
 
