@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
+from meshwright.errors import Fault, InvalidInput, InvalidSpec
 from meshwright.specs.job import Job, job_of
+from meshwright.specs.job_values import READERS
 from meshwright.specs.sweep.faults import Faults, Where
-from meshwright.units import parse_count, parse_length, parse_share
 
 
 def read_jobs(given: Any, faults: Faults) -> tuple[Job, ...]:
@@ -58,48 +58,3 @@ def _job(where: Where, fields: dict[str, Any], faults: Faults) -> Job | None:
             ),
         )
     return None
-
-
-def _positive(count: int) -> int:
-    if count < 1:
-        raise InvalidInput(f"must be 1 or more (given: {count})")
-    return count
-
-
-def _count(value: Any) -> int:
-    return _positive(parse_count(value))
-
-
-def _length(value: Any) -> int:
-    return _positive(parse_length(value))
-
-
-def _count_text(value: Any) -> str:
-    return str(value) if _count(value) else ""
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(f"must be a number (given: {quoted(value)})")
-    return float(value)
-
-
-def _as_given(value: Any) -> Any:
-    return value
-
-
-READERS: dict[str, Callable[[Any], Any]] = {
-    "seq_len": _length,
-    "global_batch": _count,
-    "global_batch_tokens": _count_text,
-    "document_length": _length,
-    "gradients": _as_given,
-    "tokens": _count_text,
-    "risk": parse_share,
-    "expert_imbalance": _number,
-    "expert_capacity": _number,
-    "mtp_layers": _as_given,
-    "lora_rank": _as_given,
-    "lora_modules": _as_given,
-}
-"""The keys of a table of jobs, with what reads a value of each."""
