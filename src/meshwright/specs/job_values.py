@@ -13,6 +13,8 @@ from meshwright.specs.job import GradientFormat
 from meshwright.units import parse_count, parse_length, parse_share
 
 GRADIENTS: tuple[str, ...] = get_args(GradientFormat)
+MOST_DIGITS = 18
+"""Of a whole number; Python reads none of thousands."""
 
 
 def _positive(count: int) -> int:
@@ -36,7 +38,7 @@ def _count_text(value: Any) -> str:
 def _number(value: Any) -> float:
     try:
         number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
         raise InvalidInput(f"{quoted(value)} is not a number: write it as 1.2")
@@ -44,7 +46,9 @@ def _number(value: Any) -> float:
 
 
 def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, str) and value.isdecimal())):
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not (isinstance(value, str) and value.isdecimal() and len(value) <= MOST_DIGITS):
         raise InvalidInput(f"{quoted(value)} is no whole number")
     return int(value)
 
