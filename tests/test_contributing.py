@@ -17,7 +17,7 @@ PLACES = {
     "Add an accelerator": 2,
     "Add a pipeline schedule": 3,
     "Add a plan field": 4,
-    "Add a model family": 4,
+    "Add a model family": 5,
 }
 """Files of the package that a recipe creates or changes, by its title."""
 

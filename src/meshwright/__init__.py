@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from meshwright.version import VERSION
 
 if TYPE_CHECKING:
-    from meshwright.answers.ask import estimate as estimate
-    from meshwright.answers.ask import plan as plan
     from meshwright.answers.document.answer import Answer as Answer
     from meshwright.answers.explain.vary import vary as vary
+    from meshwright.answers.public.ask import estimate as estimate
+    from meshwright.answers.public.ask import plan as plan
     from meshwright.answers.public.check import CheckAnswer as CheckAnswer
     from meshwright.answers.public.check import check as check
     from meshwright.answers.public.compare import ClustersAnswer as ClustersAnswer
@@ -84,7 +84,7 @@ _HOMES = {
     "Plan": "layout.plan",
     "PlanAnswer": "answers.public.plans",
     "PlansAnswer": "answers.public.compare",
-    "Recompute": "layout.plan",
+    "Recompute": "specs.choices",
     "RecomputeModules": "specs.recompute_modules",
     "Runtime": "specs.runtime",
     "RunsAnswer": "validation.logs.answer",
@@ -96,11 +96,11 @@ _HOMES = {
     "Verdict": "cost.memory.fit",
     "check": "answers.public.check",
     "compare": "answers.public.compare",
-    "estimate": "answers.ask",
+    "estimate": "answers.public.ask",
     "explain": "answers.public.explain",
     "limits": "answers.public.limits",
     "memo": "answers.public.memo",
-    "plan": "answers.ask",
+    "plan": "answers.public.ask",
     "read_cluster": "specs.reading.cluster",
     "read_launch": "launch.imports.question",
     "read_model": "specs.reading.model",

@@ -43,14 +43,23 @@ def unforeseen(error: BaseException) -> str:
     return f"{type(error).__name__}{where}: {error}"
 
 
+def listed(names: Iterable[object], last: str = "and") -> str:
+    """Words in a row; last: what stands before the last of them.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    words = [*map(str, names)]
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
 def any_of(names: Iterable[object]) -> str:
     """Choices in a sentence.
 
-    >>> any_of(["bf16"]), any_of(["bf16", "fp16"]), any_of(["bf16", "fp16", "fp8"])
-    ('bf16', 'bf16 or fp16', 'bf16, fp16 or fp8')
+    >>> any_of(["bf16", "fp16", "fp8"])
+    'bf16, fp16 or fp8'
     """
-    words = [*map(str, names)]
-    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+    return listed(names, "or")
 
 
 def quoted(value: object) -> str:

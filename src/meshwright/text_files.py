@@ -1,12 +1,15 @@
-"""Text files: what users give, read whole, but never more than anybody means; and CSV that spreadsheets open."""
+"""Text files: those of users, read whole up to a limit, tables of the package, and CSV that spreadsheets open."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from meshwright.errors import InvalidInput
 
@@ -17,6 +20,11 @@ FORMULA = re.compile(r"[=+@\t\r-](?![\d.]*(?:e[+-]?\d+)?$)", re.IGNORECASE)
 """How a field begins that a spreadsheet would compute; numbers with a sign are none."""
 
 _TOO_MANY_DIGITS = re.compile(r"Exceeds the limit \((\d+) digits\)")
+
+
+def packaged_table(package: str, path: str) -> dict[str, Any]:
+    """A TOML file of this package. package: the folder that it stands in, as it is imported; path: from there."""
+    return tomllib.loads(resources.files(package).joinpath(path).read_text("utf-8"))
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:

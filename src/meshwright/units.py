@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 
@@ -105,6 +106,30 @@ def count_in_powers_of_two(text: str) -> int | None:
         return None
     value = _scale(match[1], "") * 2 ** _BINARY_COUNT[match[2].upper()]
     return int(value) if value == int(value) else None
+
+
+def parse_length(text: str | int) -> int:
+    """Tokens of a sequence, as `parse_count` reads them, but in powers of two, in which lengths are counted.
+
+    >>> parse_length("8k"), parse_length("8000")
+    (8192, 8000)
+    """
+    return (count_in_powers_of_two(text) if isinstance(text, str) else None) or parse_count(text)
+
+
+def parse_share(text: str | float) -> float:
+    """A share of one from `5%` or `0.05`.
+
+    >>> parse_share("5%"), parse_share(0.05)
+    (0.05, 0.05)
+    """
+    try:
+        share = float(str(text).removesuffix("%")) / (100 if str(text).endswith("%") else 1)
+    except ValueError:
+        share = math.nan
+    if not math.isfinite(share):
+        raise InvalidInput(f"{quoted(text)} is not a share: write it as 10% or 0.1")
+    return share
 
 
 def format_count(value: float) -> str:

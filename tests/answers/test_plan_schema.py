@@ -20,6 +20,7 @@ from meshwright.answers.experts.parts import ExpertPart
 from meshwright.answers.explain.context import ContextLayers
 from meshwright.answers.explain.table import explain_document
 from meshwright.answers.plan_file import SCHEMA, json_schema
+from meshwright.answers.plans.beyond import Beyond
 from meshwright.answers.plans.table import plan_document
 from meshwright.answers.records import json_of
 from meshwright.answers.step_parts import Computed
@@ -62,7 +63,7 @@ def test_what_is_written_when_more_is_asked_for_is_valid() -> None:
     assert explained["plans"][0]["neighbours"]
     unsafe = explain_document(estimate_each([plan_of(inputs, zero=0)], inputs)[0], inputs, answer)
     assert unsafe["plans"][0]["what_would_fit"]
-    for written in (plan_document(answer, pareto(answer)) | cited, explained | cited, unsafe):
+    for written in (plan_document(answer, Beyond(front=pareto(answer))) | cited, explained | cited, unsafe):
         assert list(validator().iter_errors(json.loads(json.dumps(written)))) == []
 
 

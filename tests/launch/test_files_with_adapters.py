@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
-from meshwright.launch.imports.spellings.adapters import FILE
 from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.job import ALL_LINEAR
+from meshwright.text_files import packaged_table
 
 AXOLOTL = """base_model: NousResearch/Llama-3.2-1B
 adapter: lora
@@ -234,5 +233,5 @@ def test_adapters_that_are_not_priced_are_refused(tmp_path: Path, name: str, tex
 def test_modules_that_peft_has_for_a_model_are_its_own() -> None:
     from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as THEIRS
 
-    ours = tomllib.loads(FILE.read_text("utf-8"))["modules"]
+    ours = packaged_table("meshwright.launch.imports.spellings", "adapters.toml")["modules"]
     assert ours == {name: THEIRS[name] for name in ours}

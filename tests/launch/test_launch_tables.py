@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any
 
 import pytest
 
-from meshwright.answers.ask import plan as search
+from meshwright.answers.public.ask import plan as search
 from meshwright.errors import InvalidInput, UnknownName
 from meshwright.launch.facts import facts_of
 from meshwright.launch.fields import differences, fields_of, question_of
 from meshwright.launch.forms import FORMS, read_value
-from meshwright.launch.imports.behaviours import FILE as BEHAVIOURS
 from meshwright.launch.imports.dialects import DIALECTS
 from meshwright.launch.imports.import_table import import_table
 from meshwright.launch.spelling import settings_of, understand
@@ -23,6 +21,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.reading.model import read_model
+from meshwright.text_files import packaged_table
 from strategies import llama_8b, question
 
 MEGATRON = launch_table("megatron-lm")
@@ -130,7 +129,8 @@ def test_what_is_to_be_filled_in_can_stand_in_an_expansion_of_the_shell(name: st
 
 
 def test_behaviours_look_at_the_settings_of_dialects() -> None:
-    named = {name for each in tomllib.loads(BEHAVIOURS.read_text("utf-8"))["behaviours"] for name in each["tables"]}
+    behaviours = packaged_table("meshwright.launch.imports", "behaviours.toml")["behaviours"]
+    named = {name for each in behaviours for name in each["tables"]}
     switched_as = {name for each in DIALECTS for name in import_table(each.name).switched_as}
     assert switched_as <= named <= switched_as | {each.name for each in DIALECTS}
 

@@ -164,6 +164,11 @@ def test_a_mistake_is_told_with_its_line_and_key(tmp_path: Path, part: str) -> N
         assert f"\n  - {moved}" in message or (not line.startswith("line") and line in message)
 
 
+def test_a_number_in_place_of_modules_is_refused(tmp_path: Path) -> None:
+    job = "seq_len = 2048\nlora_rank = 16\nlora_modules = 5"
+    assert "'5' is none of these" in said(written(tmp_path, SWEEP.replace("seq_len = 2048", job)))
+
+
 def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = SWEEP
     for part in CLUSTERS, PRECISIONS, BEHAVIOURS:

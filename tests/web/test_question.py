@@ -65,7 +65,7 @@ def test_a_length_and_a_batch_that_are_left_empty_are_the_usual_ones() -> None:
         ("precision", "fp1", "fp16"),
         ("runtime", "megatrn", "megatron"),
         ("tokens", "many", "15T"),
-        ("price", "-1", "below 0"),
+        ("price", "-1", "from 0 to"),
         ("price", "nan", "not a price"),
         ("risk", "some", "not a share"),
         ("tp", "eight", "1-4"),

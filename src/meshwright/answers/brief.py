@@ -5,28 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from io import StringIO
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console
 
 from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.document.blocks import Block, Lines, Table
 from meshwright.answers.document.terminal import terminal
+from meshwright.answers.plans.beyond import NOTHING, Beyond
 from meshwright.answers.plans.legend import legend_line
-from meshwright.answers.plans.switched_plan import SwitchedPlan
 from meshwright.answers.plans.table import best_lines, front_section, ranking_lines, ranking_table, risky_lines
 from meshwright.answers.screen import KIND_NAMES, headline
 from meshwright.answers.step_parts import PART_NAMES
 from meshwright.answers.unfit.ways_to_fit import first_of_each_kind, ways_lines
-from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
+from meshwright.errors import listed
 from meshwright.search.find import SearchResult
-from meshwright.search.many_searches.constraint_costs import ConstraintCost
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
-
-if TYPE_CHECKING:
-    from meshwright.search.many_searches.remedies import Remedy
 
 Blocks = tuple[Block, ...]
 LINES, COLUMNS = 40, 80
@@ -96,27 +92,19 @@ def lines_of(blocks: Blocks) -> int:
 
 
 def plan_briefs(
-    result: SearchResult,
-    front: Sequence[Estimate] = (),
-    costs: Sequence[ConstraintCost] = (),
-    switched: SwitchedPlan | None = None,
-    ways: Sequence[Remedy] | None = None,
-    top: int | None = None,
-    *,
-    of_file: bool = False,
+    result: SearchResult, beyond: Beyond = NOTHING, top: int | None = None, *, of_file: bool = False
 ) -> Iterator[Blocks]:
     """Ever shorter answers: the best plan with its verdict, the ranking with the part that decided, and where memory
     and time go.
 
-    front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
-    switched: the best plan with other switches; ways: what would be safe where none is; top: how many plans are shown
-    at any length; of_file: as for `plan_document`.
+    top: how many plans are shown at any length; of_file: as for `plan_document`.
     """
+    costs, ways = beyond.costs, beyond.ways
     told = sorted(costs, key=lambda each: -each.faster)[:MOST_COSTS] if len(costs) > MOST_COSTS else costs
 
     @cache
     def first(settings: bool) -> Lines:
-        return best_lines(result, told, switched, settings, of_file=of_file)
+        return best_lines(result, beyond._replace(costs=told), settings, of_file=of_file)
 
     untold = ["what every constraint costs"] if len(costs) > len(told) else []
     for each in PLAN_LENGTHS:
@@ -125,7 +113,7 @@ def plan_briefs(
         rest += ["what launches set"] if first(each.settings) != first(True) else []
         length = each._replace(ranked=top, table=True) if top else each
         best = asked_lines(result.inputs), first(each.settings)
-        yield *best, *ways_lines(shown), *_plan_brief(result, front, untold + rest, length)
+        yield *best, *ways_lines(shown), *_plan_brief(result, beyond.front, untold + rest, length)
 
 
 def _plan_brief(

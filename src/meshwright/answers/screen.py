@@ -19,6 +19,8 @@ from meshwright.specs.weights import active_parameter_count, parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count, format_days, format_gib, format_seconds
 
 TONES: dict[Verdict, Tone] = {Verdict.SAFE: "good", Verdict.AT_RISK: "warning", Verdict.OUT_OF_MEMORY: "bad"}
+TONE_OF = {str(verdict): tone for verdict, tone in TONES.items()}
+"""The same by the names of verdicts."""
 DAYS_OF_A_YEAR = 365.25
 MOST_REPLACED = 2
 """Replaced behaviours that a headline names; of more it says the number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meshwright.errors import listed
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import Plan
 from meshwright.specs.adapters import adapter_parameters
@@ -121,15 +122,6 @@ def accelerators(count: int) -> str:
     ('1 accelerator', '1,024 accelerators')
     """
     return plural(count, "accelerator")
-
-
-def listed(words: list[str], last: str = "and") -> str:
-    """Words in a row; last: what stands before the last of them.
-
-    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
-    ('a', 'a and b', 'a, b and c')
-    """
-    return f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def in_words(plan: Plan, inputs: Inputs) -> str:

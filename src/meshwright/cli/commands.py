@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "plan": Entry(
-        "searches.plan",
+        "plan.plan",
         CHOOSE,
         "Find the best plans for a model on a cluster.",
         examples=("plan llama-3.1-70b 8x8:h100", "plan mixtral-8x7b 8x8:h100 --seq-len 4k --tp 1,2"),

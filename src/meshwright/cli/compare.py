@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -135,7 +136,7 @@ def compare(
         _show_plans(asked(clusters[0]), plan or [], [], shown)
         return
     wishes = _wishes(price or [], deadline_days, one_plan, job.tokens, by_text)
-    _show_clusters([(each, _question(asked, text)) for text, each in by_text.items()], wishes, workers, shown)
+    _show_clusters([(each, partial(asked, text)) for text, each in by_text.items()], wishes, workers, shown)
 
 
 def _show_plans(
@@ -165,16 +166,14 @@ def _show_plans(
 
 
 def _show_clusters(
-    questions: list[tuple[Cluster, Inputs | InvalidInput]], wishes: Wishes, workers: int | None, shown: Shown
+    asked: list[tuple[Cluster, Callable[[], Inputs]]], wishes: Wishes, workers: int | None, shown: Shown
 ) -> None:
-    from meshwright.answers.compare.clusters import compare_clusters
+    from meshwright.answers.compare.clusters import compare_clusters, questions_of
     from meshwright.answers.compare.clusters_table import clusters_document, clusters_screen
     from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.search.executors import executor_of
 
-    refusals = [question for _, question in questions if isinstance(question, InvalidInput)]
-    if len(refusals) == len(questions):
-        raise refusals[0]
+    questions = questions_of(asked)
     with stoppable_progress(shown.time_limit) as progress, executor_of(workers) as executor:
         comparison = compare_clusters(questions, wishes, progress, executor)
     _show(clusters_document(comparison) if shown.as_json else clusters_screen(comparison), shown, progress.stopped)
@@ -183,14 +182,6 @@ def _show_clusters(
 def _show(answer: Any, shown: Shown, stopped: bool) -> None:
     show(answer | {"complete": False} if stopped and shown.as_json else answer, shown.as_json)
     end_where(stopped)
-
-
-def _question(asked: Callable[[str], Inputs], cluster: str) -> Inputs | InvalidInput:
-    """The question on a cluster, or why it makes none."""
-    try:
-        return asked(cluster)
-    except InvalidInput as refusal:
-        return refusal
 
 
 def _require_clusters(named: bool, model: str | None, clusters: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The door of the command line: what nobody foresaw becomes a message that asks for a report."""
+"""Guard: an unexpected error becomes a message that asks for a report."""
 
 from __future__ import annotations
 

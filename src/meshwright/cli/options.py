@@ -10,7 +10,7 @@ import typer
 
 from meshwright import errors
 from meshwright.cli import completion
-from meshwright.units import count_in_powers_of_two, parse_count, parse_seconds
+from meshwright.units import count_in_powers_of_two, parse_count, parse_seconds, parse_share
 
 
 def count(text: str) -> int:
@@ -48,7 +48,10 @@ def ratio(text: str) -> float:
 
 def share(text: str) -> float:
     """A share of one, as `0.05` or `5%`."""
-    return ratio(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    try:
+        return parse_share(text)
+    except errors.InvalidInput as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def seconds(text: str) -> float:

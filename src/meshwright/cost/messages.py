@@ -51,8 +51,6 @@ class MessageRow(NamedTuple):
     """Bytes that one rank sends each time."""
     times_a_unit: float
     """How often it goes for one unit."""
-    window_s: float
-    """Seconds of compute that may run beside it and what shares its window."""
     seconds: float
     """Of all of the step, if nothing ran beside them."""
     exposed_s: float
@@ -181,7 +179,6 @@ def _rows(
                 bytes=float(each.bytes),
                 traffic=message_traffic(each, plan, inputs),
                 times_a_unit=float(exchange.times * each.times),
-                window_s=float(exchange.window),
                 seconds=units * seconds,
                 exposed_s=units * seconds * (exposed / float(exchange.times * whole)),
             )

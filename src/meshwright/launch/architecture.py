@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, NotModelled
 from meshwright.launch.forms import Fields
+from meshwright.specs.base import Spec
 from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LatentAttention, LayerKind, Mlp, Model
 
+_ENDS = ("tied_embeddings", "head_bias", "head_softcap", "norm", "learned_positions", "mtp_layers")
+_WHOLE = ("hidden_size", "vocab_size", *_ENDS)
+_LAYER = ("norms", "parallel_residual")
+_SCORES = ("qkv_bias", "output_bias", "qk_norm", "sinks", "softcap")
+_ATTENTION = ("heads", "kv_heads", "head_dim", "value_head_dim", *_SCORES)
+_SHAPE = ("gated", "activation")
+"""Of blocks, dense or of experts."""
+_MIXTURE = {"expert_groups": "groups", "expert_bias": "bias"} | {
+    name: name for name in ("active_groups", "router_bias", "shared_ffn_size", "shared_gate", "clamped")
+}
+"""Of experts, by the names of flat fields."""
+_SIZES = {"experts": "count", "active_experts": "active", "expert_ffn_size": "ffn_size"}
+"""The same, which a mixture must have."""
+
+
+def _usual(part: type[Spec], names: Iterable[str]) -> Fields:
+    return {f"model.{name}": part.model_fields[name].default for name in names}
+
+
 NEUTRAL: Fields = {
-    "model.tied_embeddings": False,
-    "model.head_bias": False,
-    "model.head_softcap": False,
-    "model.norm": "rms",
-    "model.learned_positions": 0,
-    "model.norms": 2,
-    "model.parallel_residual": False,
-    "model.qkv_bias": False,
-    "model.output_bias": False,
-    "model.qk_norm": "none",
-    "model.sinks": False,
-    "model.softcap": False,
-    "model.scaled_rotary": False,
+    **_usual(Model, _ENDS),
+    **_usual(LayerKind, _LAYER),
+    **_usual(Attention, (*_SCORES, "scaled_rotary")),
+    **_usual(Mlp, (*_SHAPE, "bias")),
+    **{f"model.{name}": Experts.model_fields[field].default for name, field in _MIXTURE.items()},
     "model.window": 0,
     "model.windowed_layers": (),
     "model.latent": False,
-    "model.gated": True,
-    "model.activation": "silu",
-    "model.bias": False,
     "model.experts": 0,
-    "model.mtp_layers": 0,
 }
 """What a model is where nothing says otherwise."""
-NEUTRAL_EXPERTS: Fields = {
-    "model.expert_groups": 1,
-    "model.active_groups": 1,
-    "model.router_bias": False,
-    "model.shared_ffn_size": 0,
-    "model.shared_gate": False,
-    "model.clamped": False,
-    "model.expert_bias": False,
-}
-_SCORES = ("qkv_bias", "output_bias", "qk_norm", "sinks", "softcap")
-_ATTENTION = ("heads", "kv_heads", "head_dim", "value_head_dim", *_SCORES)
-_ENDS = ("tied_embeddings", "head_bias", "head_softcap", "norm", "learned_positions", "mtp_layers")
-_WHOLE = ("hidden_size", "vocab_size", *_ENDS)
 
 
 def model_fields(model: Model) -> Fields:
@@ -63,11 +59,9 @@ def model_fields(model: Model) -> Fields:
             f"layers of {model.name} differ by more than a window and experts, for which launch files have no settings"
         )
     windowed = tuple(int(kinds[index].attention.window is not None) for index in model.layer_pattern)
-    fields: Fields = {f"model.{name}": getattr(model, name) for name in _WHOLE}
+    fields = _read(model, _WHOLE) | _read(kinds[0], _LAYER)
     fields |= {
         "model.layers": model.num_layers,
-        "model.norms": kinds[0].norms,
-        "model.parallel_residual": kinds[0].parallel_residual,
         "model.scaled_rotary": attention.scaled_rotary,
         "model.window": max(windows, default=0),
         "model.windowed_layers": windowed if 0 < sum(windowed) < len(windowed) else (),
@@ -79,7 +73,16 @@ def model_fields(model: Model) -> Fields:
 def attention_fields(model: Model) -> Fields:
     """Attention of the first layers as flat fields."""
     attention = model.layer_kinds[0].attention
-    return {f"model.{name}": getattr(attention, name) for name in _ATTENTION} | _latent(attention)
+    return _read(attention, _ATTENTION) | _latent(attention)
+
+
+def _read(part: Spec, names: Iterable[str]) -> Fields:
+    return {f"model.{name}": getattr(part, name) for name in names}
+
+
+def _said(said: Fields, names: Iterable[str]) -> dict[str, Any]:
+    """The inverse of `_read`."""
+    return {name: said[f"model.{name}"] for name in names}
 
 
 def model_of(fields: Fields, name: str) -> Model:
@@ -109,7 +112,7 @@ def model_of(fields: Fields, name: str) -> Model:
         family="native",
         layer_kinds=tuple(_kind(said, *pair) for pair in kinds),
         layer_pattern=tuple(kinds.index(pair) for pair in pairs),
-        **{each: said[f"model.{each}"] for each in _WHOLE},
+        **_said(said, _WHOLE),
     )
 
 
@@ -127,28 +130,15 @@ def _latent(attention: Attention) -> Fields:
 
 
 def _dense(block: Mlp | None = None) -> Fields:
-    if block is None:
-        return {}
-    names = ("ffn_size", "gated", "bias", "activation")
-    return {f"model.{name}": getattr(block, name) for name in names}
+    return {} if block is None else _read(block, ("ffn_size", "bias", *_SHAPE))
 
 
 def _mixture(model: Model, experts: Experts | None = None) -> Fields:
     if experts is None:
         return {}
     marks = tuple(int(model.layer_kinds[index].is_moe) for index in model.layer_pattern)
-    names = ("router_bias", "shared_ffn_size", "shared_gate", "clamped", "active_groups")
-    return {
-        **{f"model.{name}": getattr(experts, name) for name in names},
-        "model.experts": experts.count,
-        "model.active_experts": experts.active,
-        "model.expert_groups": experts.groups,
-        "model.expert_ffn_size": experts.ffn_size,
-        "model.expert_bias": experts.bias,
-        "model.gated": experts.gated,
-        "model.activation": experts.activation,
-        "model.expert_layers": marks,
-    }
+    fields = {f"model.{name}": getattr(experts, field) for name, field in (_SIZES | _MIXTURE).items()}
+    return fields | _read(experts, _SHAPE) | {"model.expert_layers": marks}
 
 
 def _marks(said: Fields) -> tuple[int, ...]:
@@ -177,8 +167,7 @@ def _kind(said: Fields, moe: bool, window: int | None) -> LayerKind:
         name=f"{'moe' if moe else 'dense'}{' window' if window else ''}",
         attention=_attention(said, window),
         feed_forward=_experts(said) if moe else _mlp(said),
-        norms=said["model.norms"],
-        parallel_residual=said["model.parallel_residual"],
+        **_said(said, _LAYER),
     )
 
 
@@ -199,26 +188,18 @@ def _attention(said: Fields, window: int | None) -> Attention:
         value_head_dim=said.get("model.value_head_dim") or head_dim,
         window=window,
         latent=latent,
-        **{name: said[f"model.{name}"] for name in (*_SCORES, "scaled_rotary")},
+        **_said(said, (*_SCORES, "scaled_rotary")),
     )
 
 
 def _mlp(said: Fields) -> Mlp:
     size = said.get("model.ffn_size") or 4 * said["model.hidden_size"]
-    return Mlp(ffn_size=size, **{name: said[f"model.{name}"] for name in ("gated", "bias", "activation")})
+    return Mlp(ffn_size=size, **_said(said, ("bias", *_SHAPE)))
 
 
 def _experts(said: Fields) -> Experts:
-    said = NEUTRAL_EXPERTS | said
-    return Experts(
-        count=said["model.experts"],
-        active=said["model.active_experts"],
-        groups=said["model.expert_groups"],
-        ffn_size=said["model.expert_ffn_size"],
-        bias=said["model.expert_bias"],
-        **{name: said[f"model.{name}"] for name in ("gated", "activation", "router_bias", "shared_ffn_size")},
-        **{name: said[f"model.{name}"] for name in ("shared_gate", "clamped", "active_groups")},
-    )
+    mixture = {field: said[f"model.{name}"] for name, field in (_SIZES | _MIXTURE).items()}
+    return Experts(**mixture, **_said(said, _SHAPE))
 
 
 def same_architecture(one: Model, other: Model, sequence: int) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib import resources
 from typing import ClassVar, Literal
 
 from meshwright.errors import Fault
@@ -15,8 +13,8 @@ from meshwright.layout.plan import Plan
 from meshwright.specs.base import Spec
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
+from meshwright.text_files import packaged_table
 
-FILE = resources.files("meshwright.launch") / "transformers.toml"
 KERNEL = "runtime.attention_kernel"
 WORDS = {
     "sdpa": "PyTorch's scaled_dot_product_attention",
@@ -41,7 +39,7 @@ class Transformers(Spec):
 @cache
 def transformers() -> Transformers:
     """The classes of the release that the scripts of launch folders are written for."""
-    return Transformers(**tomllib.loads(FILE.read_text("utf-8")))
+    return Transformers(**packaged_table("meshwright.launch", "transformers.toml"))
 
 
 def attention_faults(plan: Plan, inputs: Inputs, table: LaunchTable) -> list[Fault]:

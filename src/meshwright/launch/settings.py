@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from meshwright.errors import listed
 from meshwright.launch.architecture import attention_fields
 from meshwright.launch.facts import Facts, facts_of
 from meshwright.launch.fields import fields_beside_the_model
@@ -30,8 +31,7 @@ class LaunchSetting(NamedTuple):
         flags = [spelled_setting(key, value) for key, value in self.set.items()]
         flags = [" ".join(flags)] if flags and all(flag.startswith("--") for flag in flags) else flags
         parts = [*flags, *(f"no {key}" for key in self.unset)]
-        listed = " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
-        return f"{listed}: {self.why}" if listed else self.why
+        return f"{listed(parts)}: {self.why}" if parts else self.why
 
 
 def spelled_setting(key: str, value: str | bool) -> str:

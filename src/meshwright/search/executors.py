@@ -1,4 +1,4 @@
-"""Executors: what does the work of a question that falls into many: this process, processes, or a Dask cluster."""
+"""Executors: what runs the parts of a question: this process, several processes, or a Dask cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finalists: of the plans that fit those that an answer may take, what their cost decides, and which it takes."""
+"""Finalists: the fitting plans that an answer may take, what their cost decides, and which are taken."""
 
 from __future__ import annotations
 

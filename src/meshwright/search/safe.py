@@ -1,4 +1,4 @@
-"""Safe: the plan that a search recommends where it is safe, as those ask who need no other plan, and no count."""
+"""Safe: the plan that a search recommends, where it is safe, for those who need neither other plans nor counts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from meshwright.layout.legality import may_be_legal
 from meshwright.layout.plan import Plan
 from meshwright.search.finalists import candidates, chosen, gaining, priced
 from meshwright.search.find import legal_tables
-from meshwright.search.fits.fitting import Tally
-from meshwright.search.fits.safe import fitting_where_safe
+from meshwright.search.fits.fitting import Tally, fitting_where_safe
 from meshwright.search.plan_space.space import Part, parts
 from meshwright.search.ranking.rank import order
 from meshwright.search.ranking.ties import ranks_of

@@ -1,4 +1,4 @@
-"""What every way to ask a question takes where its asker says nothing; importing it costs a help page nothing."""
+"""Defaults: what is taken where a question says nothing; importing them costs a help page nothing."""
 
 DEFAULT_RUNTIME = "megatron-core"
 DEFAULT_PRECISION = "bf16"

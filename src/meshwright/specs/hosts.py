@@ -1,4 +1,4 @@
-"""Hosts: the machines under one operating system that the nodes of a question are made of."""
+"""Hosts: the machines, each under one operating system, that make up the nodes of a question."""
 
 from __future__ import annotations
 

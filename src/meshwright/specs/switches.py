@@ -1,4 +1,4 @@
-"""Switches: what a question gains at another position of its runtime's switches."""
+"""Switches: what a question gains where a switch of its runtime is at another position."""
 
 from __future__ import annotations
 

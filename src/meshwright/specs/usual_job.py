@@ -1,4 +1,4 @@
-"""What a job is taken to be where nobody says it: the length of a sequence and the tokens of a step."""
+"""Usual job: the length of a sequence and the tokens of a step where none are given."""
 
 from __future__ import annotations
 

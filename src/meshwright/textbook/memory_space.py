@@ -12,22 +12,22 @@ from meshwright.textbook.degrees import MAX_GPUS, products
 from meshwright.textbook.memory import FORMS, Sizes, estimate_of, read_sizes
 
 VERDICTS = ("safe", "at-risk", "out-of-memory")
-RULES: dict[str, Callable[[Sizes], bool]] = {
-    "num_attention_heads % tp == 0": lambda each: each.num_attention_heads % each.tp == 0,
-    "ffn_hidden_size % tp == 0": lambda each: each.ffn_hidden_size % each.tp == 0,
-    "num_layers % pp == 0": lambda each: each.num_layers % each.pp == 0,
-    "sequence_length % (2 cp) == 0 where cp > 1": lambda each: (
-        each.cp == 1 or each.sequence_length % (2 * each.cp) == 0
+RULES: dict[str, tuple[str, Callable[[Sizes], bool]]] = {
+    "num_attention_heads % tp == 0": ("tp", lambda each: each.num_attention_heads % each.tp == 0),
+    "ffn_hidden_size % tp == 0": ("tp", lambda each: each.ffn_hidden_size % each.tp == 0),
+    "num_layers % pp == 0": ("pp", lambda each: each.num_layers % each.pp == 0),
+    "sequence_length % (2 cp) == 0 where cp > 1": (
+        "cp",
+        lambda each: each.cp == 1 or each.sequence_length % (2 * each.cp) == 0,
     ),
-    "(sequence_length / cp) % tp == 0": lambda each: each.sequence_length % (each.cp * each.tp) == 0,
+    "(sequence_length / cp) % tp == 0": ("tp", lambda each: each.sequence_length % (each.cp * each.tp) == 0),
 }
-"""What a configuration must divide: whole heads, FFN columns and layers on each rank; with context parallelism two
-equal pieces of the sequence for each rank, an early and a late one, so that causal attention is balanced
-(Megatron-LM, arguments.py); and sequence parallelism, always on here, splits what remains of the sequence over tp."""
+"""What a configuration must divide, each with its degree: whole heads, FFN columns and layers on each
+rank; with context parallelism two equal pieces of the sequence for each rank, an early and a late one, so that causal
+attention is balanced (Megatron-LM, arguments.py); and sequence parallelism, always on here, splits what remains of the
+sequence over tp."""
 
 SIZES, DEGREES = Sizes._fields[:7], ("cp", "pp", "tp")
-DEGREE_OF = dict(zip(RULES, ("tp", "tp", "pp", "cp", "tp"), strict=True))
-"""The degree that a rule is about."""
 MOST_TRIED = 10_000
 """Degrees that are looked at for the nearest; no size has so large a divisor that is asked for."""
 
@@ -84,7 +84,7 @@ def memory_of_every_configuration(
     for tp, pp, cp, dp in products(gpus, 4):
         considered += 1
         each = sizes._replace(tp=tp, pp=pp, cp=cp, dp=dp)
-        broken = [name for name, rule in RULES.items() if not rule(each)]
+        broken = [name for name, (_, rule) in RULES.items() if not rule(each)]
         for name in broken:
             refused[name] += 1
         if not broken:
@@ -106,7 +106,7 @@ def require_divisible(sizes: Sizes) -> None:
     """
     checks = Checks("the configuration")
     for axis in DEGREES:
-        rules = {name: rule for name, rule in RULES.items() if DEGREE_OF[name] == axis}
+        rules = {name: rule for name, (degree, rule) in RULES.items() if degree == axis}
         broken = [name for name, rule in rules.items() if not rule(sizes)]
         if broken:
             fields = dict.fromkeys(field for name in broken for field in re.findall(r"\w+", name) if field in SIZES)

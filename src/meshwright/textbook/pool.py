@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TypeVar
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Bar
-
+from meshwright.answers.progress.bar import SearchBar
 from meshwright.search.executors import executor_of
 from meshwright.search.fan_out import results
+from meshwright.search.stop import Progress
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
-Progress = Callable[[int, int], None]
-"""Called after every result with (finished so far, in all)."""
 CHUNKS = 8
 """Pieces that the arguments are handed out in."""
 
@@ -32,8 +29,8 @@ def evaluate_all(
 ) -> list[Result]:
     """The function's results in the order of its arguments.
 
-    function, arguments: picklable where processes do the work; progress: called after every result; executor: None
-    starts a process pool and ends it.
+    function, arguments: picklable where processes do the work; progress: called after every result with (finished so
+    far, in all); executor: None starts a process pool and ends it.
     """
     size = max(len(arguments) // CHUNKS, 1)
     pieces = [arguments[start : start + size] for start in range(0, len(arguments), size)]
@@ -55,16 +52,10 @@ def _each(function: Callable[[Argument], Result], arguments: Sequence[Argument])
 
 @contextmanager
 def search_progress() -> Iterator[Progress]:
-    """A callback that moves a bar on standard error; nothing is shown where that is no terminal.
-
-    The bar has no thread of its own, so that processes can be forked beside it.
-    """
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Bar(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("Evaluating configurations", total=None)
-
-        def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, refresh=True)
-
-        yield advance
+    """A callback that moves a bar on standard error; nothing is shown where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    shown = SearchBar("Evaluating configurations", patience_s=0.0)
+    with shown.bar:
+        yield shown.advance

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Paragraph, Table, Toned
-from meshwright.answers.screen import TONES
+from meshwright.answers.screen import TONE_OF
 
 if TYPE_CHECKING:
     from meshwright.textbook.comparison.rows import PlannerComparison
 
-TONE_OF = {str(verdict): tone for verdict, tone in TONES.items()}
 UNITS = {"gb": "GB", "bytes": "bytes", "ms": "ms"}
 
 

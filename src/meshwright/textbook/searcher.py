@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.answers.files import writable, write_whole
+from meshwright.search.stop import Progress
 from meshwright.textbook.degrees import products
 from meshwright.textbook.metadata import Metadata, figures, read_metadata
-from meshwright.textbook.pool import Progress, evaluate_all
+from meshwright.textbook.pool import evaluate_all
 from meshwright.textbook.searcher_times import CostModel
 
 Degrees = tuple[int, int, int]

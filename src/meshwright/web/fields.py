@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from meshwright.specs import catalog
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES
 from meshwright.specs.defaults import DEFAULT_PRECISION, DEFAULT_RUNTIME
-from meshwright.specs.job import GradientFormat
+from meshwright.specs.job_values import GRADIENTS
 
 NUMBERS = "such as 8, 1,2,4 or 1-4"
 WITH, WITHOUT = "with", "without"
-GRADIENTS: tuple[str, ...] = get_args(GradientFormat)
 
 
 class Field(NamedTuple):

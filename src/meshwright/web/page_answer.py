@@ -13,7 +13,7 @@ from meshwright.answers.memo.sections.memory import budget_blocks
 from meshwright.answers.memo.sections.pipeline import timeline_figure
 from meshwright.answers.memo.unfit import Unfit, reasons, unfit
 from meshwright.answers.pictures.focusable import focusable
-from meshwright.answers.plans.switched_plan import switched_plan
+from meshwright.answers.plans.beyond import beyond
 from meshwright.answers.plans.table import (
     clearly_leaner,
     front_section,
@@ -25,10 +25,8 @@ from meshwright.answers.plans.table import (
 from meshwright.answers.public.pictures import front_figure, memory_figure, waterfall_figure
 from meshwright.answers.public.plans import MOST_BARS
 from meshwright.answers.screen import assumption_list, headline, memory_table, time_table
-from meshwright.answers.unfit.ways_to_fit import ways_to_fit
 from meshwright.answers.words import told_tokens
 from meshwright.search.find import Progress, SearchResult, find
-from meshwright.search.many_searches.constraint_costs import constraint_costs
 from meshwright.search.many_searches.pareto import pareto
 from meshwright.web.changes import remedy_links
 from meshwright.web.difference import difference
@@ -56,8 +54,7 @@ def _html(blocks: Iterable[Block]) -> bytes:
 def _plan(task: Task, result: SearchResult, progress: Progress) -> Iterator[Block]:
     best, inputs = result.best[0], result.inputs
     yield Heading("The plan", 2)
-    beyond = constraint_costs(result, progress), switched_plan(result, progress), ways_to_fit(result, progress)
-    yield from plan_summary(result, *beyond)
+    yield from plan_summary(result, beyond(result, progress))
     yield from _cost(task, result)
     yield from risky_lines(result)
     yield from other_splits_section(result)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlencode
 
+from meshwright.errors import InvalidInput, quoted
+from meshwright.units import MOST_PRICE, is_price
 from meshwright.web.fields import FIELDS
 from meshwright.web.packing import pack, unpack
-from meshwright.web.values import price
 
 BEFORE = "was_"
 """Begins the name of what the question before had otherwise."""
@@ -60,4 +62,15 @@ class Question:
     @property
     def price(self) -> float | None:
         """Of one accelerator for one hour; None where none is given."""
-        return price(self.values["price"]) if "price" in self.values else None
+        return read_price(self.values["price"]) if "price" in self.values else None
+
+
+def read_price(text: str) -> float:
+    """What one accelerator costs for one hour; raises `InvalidInput` for what is no price."""
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not is_price(price):
+        raise InvalidInput(f"{quoted(text)} is not a price, from 0 to {MOST_PRICE:g}: write it as 2.9")
+    return price

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from meshwright.errors import InvalidInput, InvalidSpec, quoted
+from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.job_values import READERS
 from meshwright.specs.model import Model
 from meshwright.specs.reading.cluster import adapters_of, named_cluster
 from meshwright.specs.reading.inputs import read_inputs
 from meshwright.specs.reading.model import catalogued_model, read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.usual_job import job_or_usual
-from meshwright.units import parse_count
-from meshwright.web import values
 from meshwright.web.fields import FIELDS, LIMITS, WITH, WITHOUT
-from meshwright.web.question import Question
+from meshwright.web.question import Question, read_price
 
 MOST_TYPED = 200
 """Characters of one line."""
@@ -64,11 +64,11 @@ def read(question: Question) -> Read:
         model=_config_of(typed["config"], faults) if "config" in typed else of("model", catalogued_model),
         cluster=of("cluster", lambda text: named_cluster(text, network)),
         runtime=runtime,
-        job={name: of(name, reader) for name, reader in ALWAYS.items()}
-        | {name: if_typed(name, reader) for name, reader in OPTIONAL.items()},
+        job={"precision": of("precision", lambda text: catalog.resolve("precisions", text))}
+        | {name: if_typed(name, reader) for name, reader in READERS.items()},
         limits={name: value for name in LIMITED if (value := if_typed(name, _limit(name))) is not None},
     )
-    if_typed("price", values.price)
+    if_typed("price", read_price)
     return _together(given, faults)
 
 
@@ -136,20 +136,5 @@ def _typed(name: str, typed: Mapping[str, str]) -> str:
     return text
 
 
-ALWAYS: dict[str, Callable[[str], Any]] = {"precision": values.precision}
-OPTIONAL: dict[str, Callable[[str], Any]] = {
-    "seq_len": values.length,
-    "global_batch": parse_count,
-    "document_length": values.length,
-    "gradients": values.gradients,
-    "tokens": values.tokens,
-    "risk": values.share,
-    "expert_imbalance": values.ratio,
-    "expert_capacity": values.ratio,
-    "mtp_layers": values.layers,
-    "lora_rank": values.layers,
-    "lora_modules": str,
-}
-"""Of the job, as `job_or_usual` takes them."""
 LIMITED = tuple(field.name for field in LIMITS)
 _BETWEEN = re.compile(r"\s+(?=[\w.]+\s*=)")

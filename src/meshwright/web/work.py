@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from meshwright.answers.document.html import html
 from meshwright.answers.document.pdf import pdf
 from meshwright.answers.launch.files import framework_of, launch_files
+from meshwright.answers.plans.beyond import Beyond
 from meshwright.answers.plans.table import plan_document
 from meshwright.answers.public.memo import LOOKED_AT, memo_of
 from meshwright.answers.unfit.nothing_fits import nothing_fits
@@ -77,7 +78,7 @@ def _memo_pdf(task: Task, progress: Progress) -> bytes:
 
 def _plan_file(task: Task, progress: Progress) -> bytes:
     result = _fitting(task, progress)
-    document = plan_document(result, pareto(result, progress), ways=ways_to_fit(result, progress))
+    document = plan_document(result, Beyond(front=pareto(result, progress), ways=ways_to_fit(result, progress)))
     return json.dumps(document, indent=2, allow_nan=False).encode()
 
 

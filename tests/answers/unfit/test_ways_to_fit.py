@@ -10,6 +10,7 @@ import jsonschema
 
 from meshwright.answers.brief import plan_briefs
 from meshwright.answers.plan_file import json_schema
+from meshwright.answers.plans.beyond import Beyond
 from meshwright.answers.plans.table import plan_document
 from meshwright.answers.public.plans import PlanAnswer
 from meshwright.answers.unfit.nothing_fits import HOPELESS, remedy_words, shortfall_words
@@ -42,7 +43,7 @@ def test_what_would_fit_is_listed_as_where_nothing_fits() -> None:
     assert ways
     (listed,) = ways_lines(ways)
     assert listed.lines == ("**What would fit safely:**", *(f"- {remedy_words(each)}" for each in ways))
-    *briefs, by_kind, two, one = plan_briefs(risky, ways=ways)
+    *briefs, by_kind, two, one = plan_briefs(risky, Beyond(ways=ways))
     assert all(listed in brief for brief in briefs)
     shorter = first_of_each_kind(ways)
     assert [each.kind for each in shorter] == list(dict.fromkeys(each.kind for each in ways))

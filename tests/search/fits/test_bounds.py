@@ -18,8 +18,8 @@ from meshwright.search.find import find
 from meshwright.search.fits import fitting as fitting_module
 from meshwright.search.fits import forward_bounds as forward_bounds_module
 from meshwright.search.fits.bounds import LeastMemory, least_in_forward, least_memory, most_unequal
+from meshwright.search.fits.fitting import fitting_where_safe
 from meshwright.search.fits.forward_bounds import ForwardBounds
-from meshwright.search.fits.safe import fitting_where_safe
 from meshwright.search.resolve import stages as stages_module
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model

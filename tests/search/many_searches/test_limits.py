@@ -19,7 +19,7 @@ from meshwright.search.many_searches.limits import (
     grain,
     largest_micro_batch,
     limits,
-    longest_sequence,
+    longer_and_longer,
     of_any_micro_batch,
 )
 from meshwright.search.plan_space.space import MOST_TOKENS
@@ -90,8 +90,7 @@ def test_the_next_length_is_not_safe_with_the_nearest_batch(name: str) -> None:
 
 def test_a_short_limit_is_looked_for_in_fine_steps() -> None:
     job = {"global_batch": 16, "precision": "bf16", "lora_rank": 16}
-    limit = longest_sequence(question(read_model("qwen2.5-7b"), "1x1:rtx-4090", "accelerate", **job))
-    assert limit
+    *_, limit = longer_and_longer(question(read_model("qwen2.5-7b"), "1x1:rtx-4090", "accelerate", **job))
     assert limit.inputs.job.sequence_length == 1920
 
 
@@ -157,8 +156,7 @@ def test_what_never_fits_has_no_limit() -> None:
 def test_a_batch_larger_than_asked_serves_a_runtime_that_only_replicates() -> None:
     model = llama_8b().replace(name="short", layer_pattern=(0,) * 2)
     inputs = question(model, "1x8:h100", "pytorch-fsdp1", global_batch=8, sequence_length=4096, precision="bf16")
-    limit = longest_sequence(inputs)
-    assert limit
+    *_, limit = longer_and_longer(inputs)
     assert limit.inputs.job.global_batch == 8
     assert limit.inputs.job.sequence_length > 4096
 

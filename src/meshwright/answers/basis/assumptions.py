@@ -1,4 +1,4 @@
-"""Assumptions: what an answer rests on that nobody gave."""
+"""Assumptions: what an answer rests on that was not given."""
 
 from __future__ import annotations
 

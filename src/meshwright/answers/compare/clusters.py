@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -102,15 +102,35 @@ class ClusterComparison:
         return self.first.best.step_time_s / row.best.step_time_s if self.first.best and row.best else None
 
 
+Question = tuple[Cluster, Inputs | InvalidInput]
+"""A cluster with the question on it, or why it makes none."""
+
+
+def questions_of(asked: Iterable[tuple[Cluster, Callable[[], Inputs]]]) -> list[Question]:
+    """Clusters with what is asked of each; raises the first `InvalidInput` where none makes a question."""
+    questions = [(cluster, _question(ask)) for cluster, ask in asked]
+    refusals = [question for _, question in questions if isinstance(question, InvalidInput)]
+    if len(refusals) == len(questions):
+        raise refusals[0]
+    return questions
+
+
+def _question(ask: Callable[[], Inputs]) -> Inputs | InvalidInput:
+    try:
+        return ask()
+    except InvalidInput as refusal:
+        return refusal
+
+
 def compare_clusters(
-    questions: Sequence[tuple[Cluster, Inputs | InvalidInput]],
+    questions: Sequence[Question],
     wishes: Wishes,
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> ClusterComparison:
     """The best plan of every cluster, with what training takes there; and, if wished for, one layout for all.
 
-    questions: each cluster with the question on it, or why it makes none; progress, executor: as in `fan_out.answers`.
+    progress, executor: as in `fan_out.answers`.
     Raises `NothingFits` when none has a plan and memory is why, `InvalidInput` when every one refuses the question.
     """
     rows = tuple(fan_out.answers(partial(_row, wishes), questions, executor, progress))
@@ -132,7 +152,7 @@ def compare_clusters(
     return ClusterComparison(rows, wishes, layout)
 
 
-def _row(wishes: Wishes, asked: tuple[Cluster, Inputs | InvalidInput], progress: Progress | None) -> ClusterRow:
+def _row(wishes: Wishes, asked: Question, progress: Progress | None) -> ClusterRow:
     cluster, question = asked
     if not isinstance(question, Inputs):
         return ClusterRow(cluster, None, refusal=question)

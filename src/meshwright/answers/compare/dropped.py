@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from meshwright.answers.words import listed
+from meshwright.errors import listed
 from meshwright.specs.inputs import Inputs
 
 MARK = " *"

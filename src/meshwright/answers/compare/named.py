@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from string import ascii_uppercase
@@ -16,14 +16,12 @@ from meshwright.answers.plan_file import read_plan_file
 from meshwright.errors import InvalidInput, quoted
 from meshwright.launch.architecture import same_architecture
 from meshwright.layout.named import plan_of
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import DEFAULTS, Plan
 from meshwright.search.changes.sensitivity import SHORT
 from meshwright.search.changes.variation import question_changes
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.varied import varied_inputs
 
-FIELDS = {field.name: field.default for field in fields(Plan)}
-"""The fields of a plan, with what they are where nothing is said."""
 ALSO = {short: name for name, short in SHORT.items()} | {"m": "num_microbatches", "pipeline_layout": "chunk_layers"}
 """Other names of fields, those that plans are written with among them."""
 SWITCHES = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
@@ -178,16 +176,16 @@ def _pairs(assignments: str, line: str) -> list[tuple[str, str]]:
 def _field(name: str, line: str) -> str:
     key = name.lower().replace("-", "_")
     field = ALSO.get(key, key)
-    if field in FIELDS or field in OF_QUESTION:
+    if field in DEFAULTS or field in OF_QUESTION:
         return field
-    near = difflib.get_close_matches(key, [*FIELDS, *ALSO, *OF_QUESTION], n=3)
-    hint = f"nearest: {', '.join(near)}" if near else f"its fields: {', '.join(FIELDS)}"
+    near = difflib.get_close_matches(key, [*DEFAULTS, *ALSO, *OF_QUESTION], n=3)
+    hint = f"nearest: {', '.join(near)}" if near else f"its fields: {', '.join(DEFAULTS)}"
     raise InvalidInput(f"--plan {quoted(line)}: {quoted(name)} is not a field of a plan; {hint}")
 
 
 def _value(name: str, text: str, line: str) -> Any:
     """The value of a field, as `plan_of` takes it: a switch, a whole number or a name."""
-    default = FIELDS[name]
+    default = DEFAULTS[name]
     if isinstance(default, bool):
         if text.lower() not in SWITCHES:
             raise InvalidInput(f"--plan {quoted(line)}: {name} is {quoted(text)}; it is on or off")

@@ -11,9 +11,9 @@ from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
 from meshwright.answers.pace import SAME, longer, pace_of, pace_or_same
 from meshwright.answers.records import priced_plan
 from meshwright.answers.screen import verdict_cell
-from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
+from meshwright.errors import listed
 from meshwright.layout.plan import Plan
 from meshwright.search.many_searches.min_max import Exclusion, OnePlan
 from meshwright.units import GIB, format_gib, format_seconds

@@ -14,9 +14,10 @@ from meshwright.answers.experts.routing import routing_lines
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.plans.ties import unpublished_lines
 from meshwright.answers.records import document_of, priced_plan
-from meshwright.answers.screen import assumption_list, headline, verdict_cell
+from meshwright.answers.screen import TOTALS, assumption_list, headline, verdict_cell
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.components import Components
 from meshwright.search.changes.variation import question_changes
 from meshwright.units import GIB, format_count, format_seconds
 
@@ -25,10 +26,9 @@ SHORT_LABEL = 5
 """Characters of names of which three plans and two differences stand in 80 columns beside what they are; else two."""
 NOTHING = 1e-6
 """Of the first plan's step or memory, below which a difference is none and a part is left out."""
-ALLOCATED = ("parameters", "gradients", "optimizer_states", "activations", "logits", "temporaries", "workspaces")
-MEMORY = (*ALLOCATED, "allocated", "fragmentation", "cuda_graphs", "reserved", "context", "communicators", "device")
+SUMS = TOTALS.values()
+MEMORY = tuple(filter(None, (each for name in Components._fields for each in (name, TOTALS.get(name)))))
 """Components in the order in which they add up, and their sums."""
-SUMS = ("allocated", "reserved", "device")
 
 
 def plans_document(comparison: PlanComparison) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from meshwright.answers.words import listed, plural
+from meshwright.answers.words import plural
+from meshwright.errors import listed
 
 
 def prediction_words(trained: Mapping[str, int]) -> str:

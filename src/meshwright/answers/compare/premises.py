@@ -1,4 +1,4 @@
-"""Premises: what cannot fit by its model states alone, whatever else is chosen."""
+"""Premises: plans and clusters whose memory is too small for the model states alone, whatever else is chosen."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from meshwright.answers.document.blocks import Lines
 from meshwright.answers.explain.alternatives import knobs_section, neighbours, neighbours_section
 from meshwright.answers.explain.table import explain_lines
 from meshwright.answers.explain.varied_plan import variation_section
-from meshwright.answers.unfit.rescue import Rescue, rescue
+from meshwright.answers.unfit.rescue import rescue
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
-from meshwright.search.changes.sensitivity import Sensitivity, sensitivity
+from meshwright.search.changes.sensitivity import sensitivity
 from meshwright.search.changes.variation import Variation
 from meshwright.search.find import SearchResult
 from meshwright.specs.inputs import Inputs
@@ -52,38 +52,27 @@ def explain_briefs(
     near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is; of_file: as
     for `explain_document`.
     """
-    priced = sensitivity(estimate, inputs)
+    priced, (memory, time) = sensitivity(estimate, inputs), part_lines(estimate)
     rescued, plan = rescue(estimate, priced, near), explain_lines(estimate, inputs, of_file=of_file)
-    return (_explain_brief(estimate, inputs, near, variation, priced, rescued, plan, each) for each in EXPLAIN_LENGTHS)
-
-
-def _explain_brief(
-    estimate: Estimate,
-    inputs: Inputs,
-    near: SearchResult | None,
-    variation: Variation | None,
-    priced: Sensitivity,
-    rescued: Rescue | None,
-    plan: Lines,
-    length: ExplainLength,
-) -> Blocks:
-    others = near is not None and neighbours(near, estimate) and length.others
-    memory, time = part_lines(estimate)
-    parts = (memory, time) if length.parts else (memory,) * (estimate.verdict != Verdict.SAFE)
-    return (
-        asked_lines(inputs),
-        plan,
-        *(variation_section(estimate, variation) if variation else ()),
-        Lines((*parts, *legend_lines(estimate, length.legend))),
-        *(neighbours_section(estimate, near, shown=length.others, most=1) if others else ()),
-        *knobs_section(estimate, priced, rescued, shown=length.changes),
-        Lines(
-            (
-                "--more prints memory and time in full, stages, placement, other plans, every change and all "
-                f"{len(assumptions(inputs))} assumptions.",
-            )
-        ),
+    more = (
+        "--more prints memory and time in full, stages, placement, other plans, every change and all "
+        f"{len(assumptions(inputs))} assumptions."
     )
+
+    def brief(length: ExplainLength) -> Blocks:
+        others = near is not None and neighbours(near, estimate) and length.others
+        parts = (memory, time) if length.parts else (memory,) * (estimate.verdict != Verdict.SAFE)
+        return (
+            asked_lines(inputs),
+            plan,
+            *(variation_section(estimate, variation) if variation else ()),
+            Lines((*parts, *legend_lines(estimate, length.legend))),
+            *(neighbours_section(estimate, near, shown=length.others, most=1) if others else ()),
+            *knobs_section(estimate, priced, rescued, shown=length.changes),
+            Lines((more,)),
+        )
+
+    return map(brief, EXPLAIN_LENGTHS)
 
 
 def explain_stopped(estimate: Estimate, inputs: Inputs, *, of_file: bool = False) -> Blocks:

@@ -1,4 +1,4 @@
-"""Hosts: on which machines launch files start, where those are not the nodes that were asked about."""
+"""Hosts: the machines that launch files start on, where those are not the nodes of the question."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from meshwright.answers.memo.sections.memory import budget_blocks
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of
 from meshwright.answers.unfit.nothing_fits import change_words, remedy_entry
-from meshwright.answers.words import SIGNATURE, accelerators, capitalised, listed, percent, times, told_tokens
+from meshwright.answers.words import SIGNATURE, accelerators, capitalised, percent, times, told_tokens
+from meshwright.errors import listed
 from meshwright.search.find import SearchResult
 from meshwright.search.fits.least_states import whole_states
 from meshwright.search.many_searches.remedies import Kind, Remedy, remedies

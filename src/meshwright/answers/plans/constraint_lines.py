@@ -9,8 +9,8 @@ from typing import Any
 from meshwright.answers.launch.unlaunched import unlaunched
 from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
-from meshwright.answers.words import listed
 from meshwright.cost.estimate import Estimate
+from meshwright.errors import listed
 from meshwright.search.find import SearchResult
 from meshwright.search.many_searches.constraint_costs import DISPATCHER, ConstraintCost, constrained, options_of
 from meshwright.search.plan_space.constrained import says_nothing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.basis.uncertainty import step_time_line
@@ -11,9 +11,10 @@ from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.document.blocks import Block, Heading, Lines, Paragraph, Table, Toned
 from meshwright.answers.experts.routing import routing_lines
 from meshwright.answers.launch.unlaunched import launched_instead, unlaunched, unlaunched_entry, unlaunched_lines
+from meshwright.answers.plans.beyond import NOTHING, Beyond
 from meshwright.answers.plans.constraint_lines import constraint_lines, constraints_entry
 from meshwright.answers.plans.crossing import crosses_domains, nothing_fits_inside
-from meshwright.answers.plans.switched_plan import SwitchedPlan, switched_entry, switched_lines
+from meshwright.answers.plans.switched_plan import switched_entry, switched_lines
 from meshwright.answers.plans.switches import switch_entry, switch_lines
 from meshwright.answers.plans.ties import proven_lines, tie_lines, ties_entry, unpublished_lines
 from meshwright.answers.plans.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
@@ -33,13 +34,9 @@ from meshwright.answers.unfit.ways_to_fit import ways_entry, ways_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.find import SearchResult
-from meshwright.search.many_searches.constraint_costs import ConstraintCost
 from meshwright.search.published.runs import unpublished
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
-
-if TYPE_CHECKING:
-    from meshwright.search.many_searches.remedies import Remedy
 
 LEANER = 0.05
 """How much less memory, as a share, a plan needs to stand below another one on the front."""
@@ -47,19 +44,9 @@ LONG_SEQUENCE = 32768
 UNTESTED = "untested: no published run has a plan of this kind"
 
 
-def plan_document(
-    result: SearchResult,
-    front: Sequence[Estimate] = (),
-    costs: Sequence[ConstraintCost] = (),
-    switched: SwitchedPlan | None = None,
-    ways: Sequence[Remedy] | None = None,
-    *,
-    of_file: bool = False,
-) -> dict[str, Any]:
+def plan_document(result: SearchResult, beyond: Beyond = NOTHING, *, of_file: bool = False) -> dict[str, Any]:
     """The answer of a search as a plan file.
 
-    front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
-    switched: the best plan with other switches; ways: what would be safe where none is, None where that was not asked;
     of_file: an existing launch file is changed to the best plan, and none has to be written.
     """
     from meshwright.answers.plan_file import SCHEMA, plan_entry
@@ -81,37 +68,28 @@ def plan_document(
         ties=ties_entry(result),
         plans=entries(result.best),
         other_splits=entries(result.other_splits),
-        **({"pareto": entries(front)} if front else {}),
+        **({"pareto": entries(beyond.front)} if beyond.front else {}),
         **({"unaligned": unaligned} if unaligned else {}),
         **unlaunched_entry(None if of_file else unlaunched(best.plan, inputs)),
-        **constraints_entry(result, costs),
+        **constraints_entry(result, beyond.costs),
         **switch_entry(best, inputs),
-        **switched_entry(switched),
-        **ways_entry(ways),
+        **switched_entry(beyond.switched),
+        **ways_entry(beyond.ways),
         assumptions=assumptions(inputs),
     )
 
 
-def plan_screen(
-    result: SearchResult,
-    front: Sequence[Estimate] = (),
-    costs: Sequence[ConstraintCost] = (),
-    switched: SwitchedPlan | None = None,
-    ways: Sequence[Remedy] | None = None,
-    *,
-    of_file: bool = False,
-) -> tuple[Block, ...]:
+def plan_screen(result: SearchResult, beyond: Beyond = NOTHING, *, of_file: bool = False) -> tuple[Block, ...]:
     """Inputs, the best plan with its verdict, the runners-up, memory and time of the best, and the assumptions.
 
-    front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
-    switched: the best plan with other switches; ways, of_file: as `plan_document` has them.
+    of_file: as for `plan_document`.
     """
     best, inputs = result.best[0], result.inputs
     return (
-        *plan_summary(result, costs, switched, ways, of_file=of_file),
+        *plan_summary(result, beyond, of_file=of_file),
         *other_splits_section(result),
         *risky_lines(result),
-        *front_section(front),
+        *front_section(beyond.front),
         memory_table(best, inputs),
         time_table(best),
         search_lines(result),
@@ -119,35 +97,20 @@ def plan_screen(
     )
 
 
-def plan_summary(
-    result: SearchResult,
-    costs: Sequence[ConstraintCost] = (),
-    switched: SwitchedPlan | None = None,
-    ways: Sequence[Remedy] | None = None,
-    *,
-    of_file: bool = False,
-) -> tuple[Block, ...]:
-    """Inputs, the best plan with its verdict, and the ranking; costs, switched, ways, of_file: as `plan_screen` has
-    them.
-    """
+def plan_summary(result: SearchResult, beyond: Beyond, *, of_file: bool = False) -> tuple[Block, ...]:
+    """Inputs, the best plan with its verdict, and the ranking. of_file: as for `plan_document`."""
     ranking = ranking_table(result.best, result.best[0], result.inputs)
-    lines = best_lines(result, costs, switched, of_file=of_file)
-    return headline(result.inputs), lines, *ways_lines(ways), ranking
+    lines = best_lines(result, beyond, of_file=of_file)
+    return headline(result.inputs), lines, *ways_lines(beyond.ways), ranking
 
 
-def best_lines(
-    result: SearchResult,
-    costs: Sequence[ConstraintCost] = (),
-    switched: SwitchedPlan | None = None,
-    with_settings: bool = True,
-    *,
-    of_file: bool = False,
-) -> Lines:
-    """The best plan with its verdict, and why it is recommended; costs, switched, of_file: as `plan_screen` has them.
+def best_lines(result: SearchResult, beyond: Beyond, with_settings: bool = True, *, of_file: bool = False) -> Lines:
+    """The best plan with its verdict, and why it is recommended.
 
-    with_settings: and what launches set for what is faster, and what the published run that is named had.
+    with_settings: and what launches set for what is faster, and what the published run that is named had; of_file: as
+    for `plan_document`.
     """
-    best, inputs = result.best[0], result.inputs
+    best, inputs, switched = result.best[0], result.inputs, beyond.switched
     title = "Best plan" if best.verdict == Verdict.SAFE else "No plan fits safely; the least risky"
     lines = (
         f"{title}: **{best.plan}**",
@@ -157,7 +120,7 @@ def best_lines(
         *tie_lines(result),
         *proven_lines(result, with_settings),
         *warnings(result, of_file=of_file),
-        *constraint_lines(result, costs),
+        *constraint_lines(result, beyond.costs),
         *switch_lines(best, inputs, switched.with_options if switched else (), with_settings),
         *switched_lines(switched, best, with_settings),
     )
@@ -166,7 +129,7 @@ def best_lines(
 
 def warnings(result: SearchResult, *, of_file: bool = False) -> list[str]:
     """What a reader must know before acting: that the best plan cannot be launched, sizes that slow it, layouts that
-    were not searched; of_file: as `plan_screen` has it.
+    were not searched; of_file: as for `plan_document`.
     """
     inputs, tp, domain = result.inputs, result.best[0].plan.tp, result.inputs.cluster.levels[0]
     lines = []

@@ -8,8 +8,9 @@ from typing import Any
 from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
 from meshwright.answers.step_parts import main_cause
-from meshwright.answers.words import listed, plural
+from meshwright.answers.words import plural
 from meshwright.cost.estimate import Estimate
+from meshwright.errors import listed
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult

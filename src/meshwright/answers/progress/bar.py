@@ -1,4 +1,4 @@
-"""Bar: how far a search is, on a terminal, without a share or a time that nobody knows."""
+"""Bar: the progress of a search on a terminal, without a share or a time where none is known."""
 
 from __future__ import annotations
 

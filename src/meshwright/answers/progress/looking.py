@@ -1,4 +1,4 @@
-"""Looking for what would fit, and saying meanwhile what is asked: nobody knows how long that takes."""
+"""Looking for what would fit, while the bar says what is tried; how long that takes is not known."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the questions of Python return: the record of an answer, with its tables, its JSON and its rows."""
+"""What Python is asked, a module for each question, and the record of its answer, with tables, JSON and rows."""

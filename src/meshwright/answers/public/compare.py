@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, overload
 
-from meshwright.answers.compare.clusters import ClusterComparison, Wishes, compare_clusters
+from meshwright.answers.compare.clusters import ClusterComparison, Wishes, compare_clusters, questions_of
 from meshwright.answers.compare.clusters_table import clusters_document, clusters_screen
 from meshwright.answers.compare.named import named_layouts
 from meshwright.answers.compare.plans import PlanComparison, compare_plans
@@ -24,7 +25,6 @@ from meshwright.search.find import Progress
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.defaults import DEFAULT_RUNTIME
-from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.specs.reading.cluster import read_cluster
@@ -175,10 +175,7 @@ def compare(
     by_name = {each.name: each for each in clusters}
     priced = prices_of([f"{name}={price!r}" for name, price in (prices or {}).items()], by_name)
     whole = model if isinstance(model, Model) else read_model(model)
-    questions = [(each, _question(whole, each, job, runtime, constraints)) for each in clusters]
-    refusals = [question for _, question in questions if isinstance(question, InvalidInput)]
-    if len(refusals) == len(questions):
-        raise refusals[0]
+    questions = questions_of((each, partial(read_inputs, whole, each, job, runtime, constraints)) for each in clusters)
     return ClustersAnswer(compare_clusters(questions, Wishes(priced, deadline_days, one_plan), progress, executor))
 
 
@@ -200,13 +197,3 @@ def _several(cluster: ClusterSource | Sequence[ClusterSource]) -> list[Cluster]:
             f"compare takes two clusters or more of different names, or plans; given: {given}; {nearest}"
         )
     return clusters
-
-
-def _question(
-    model: ModelSource, cluster: Cluster, job: Job, runtime: Runtime | str, constraints: Constraints | None
-) -> Inputs | InvalidInput:
-    """The question on a cluster, or why it makes none."""
-    try:
-        return read_inputs(model, cluster, job, runtime, constraints)
-    except InvalidInput as refusal:
-        return refusal

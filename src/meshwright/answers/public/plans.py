@@ -8,6 +8,7 @@ from typing import Any
 
 from meshwright.answers.document.answer import Answer
 from meshwright.answers.document.blocks import Block
+from meshwright.answers.plans.beyond import Beyond
 from meshwright.answers.plans.switched_plan import SwitchedPlan, switched_plan
 from meshwright.answers.unfit.ways_to_fit import ways_to_fit
 from meshwright.arguments import checked
@@ -36,6 +37,10 @@ class PlanAnswer(Answer, SearchResult):
     def ways_to_fit(self) -> list[Remedy] | None:
         """What would make a plan safe, where none is; searched for when it is asked for."""
         return ways_to_fit(self)
+
+    @property
+    def _beyond(self) -> Beyond:
+        return Beyond(costs=self.constraint_costs, switched=self.switched_plan, ways=self.ways_to_fit)
 
     @checked
     def launch(
@@ -69,7 +74,7 @@ class PlanAnswer(Answer, SearchResult):
         """The plan file, as `meshwright plan --json` prints it."""
         from meshwright.answers.plans.table import plan_document
 
-        return plan_document(self, costs=self.constraint_costs, switched=self.switched_plan, ways=self.ways_to_fit)
+        return plan_document(self, self._beyond)
 
     def blocks(self) -> tuple[Block, ...]:
         """The question, the best plan with its verdict, the ranking, and pictures of memory and time."""
@@ -77,7 +82,7 @@ class PlanAnswer(Answer, SearchResult):
         from meshwright.answers.public.pictures import memory_figure, waterfall_figure
 
         pictures = memory_figure(self.best[:MOST_BARS], self.inputs), waterfall_figure(self.best[0], self.inputs)
-        return *plan_summary(self, self.constraint_costs, self.switched_plan, self.ways_to_fit), *pictures
+        return *plan_summary(self, self._beyond), *pictures
 
     def rows(self) -> list[dict[str, Any]]:
         """The plans of the ranking, then those of other splits, with the columns that a sweep has for a plan."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from meshwright.answers.document.blocks import Block, Lines, Table, Toned
 from meshwright.answers.records import document_of
-from meshwright.answers.screen import TONES, without_plan
+from meshwright.answers.screen import TONE_OF, without_plan
 from meshwright.answers.sweep.columns import REFUSED, Row
 from meshwright.answers.sweep.figures import limiting_words
 from meshwright.answers.sweep.series import differing, words_of
@@ -19,7 +19,6 @@ from meshwright.units import GIB, format_seconds
 SCHEMA = "meshwright.sweep/1"
 MOST_ROWS = 24
 """On a screen."""
-TONE_OF = {str(verdict): tone for verdict, tone in TONES.items()}
 UNPRICED = "cost -: [prices] has none of its accelerator."
 SPAN = "8 in 10"
 SPANS = "8 in 10: the days that eight of ten runs like it take."

@@ -1,4 +1,4 @@
-"""Whose turn it is among the chunks of a pipeline rank, and how large they are."""
+"""Chunk turns: which chunk of a pipeline rank works when, and how large the chunks are."""
 
 from __future__ import annotations
 

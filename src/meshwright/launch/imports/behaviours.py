@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 
 from meshwright.launch.facts import Facts, facts_of
 from meshwright.launch.framework import Setting, Value
@@ -17,8 +15,7 @@ from meshwright.specs.base import Spec
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import Runtime
-
-FILE = resources.files("meshwright.launch.imports") / "behaviours.toml"
+from meshwright.text_files import packaged_table
 
 
 class Behaviour(Spec):
@@ -165,4 +162,5 @@ def _is_set(settings: Settings, name: str) -> bool:
 
 @cache
 def _behaviours() -> tuple[Behaviour, ...]:
-    return tuple(Behaviour(**entry) for entry in tomllib.loads(FILE.read_text("utf-8"))["behaviours"])
+    entries = packaged_table("meshwright.launch.imports", "behaviours.toml")["behaviours"]
+    return tuple(Behaviour(**entry) for entry in entries)

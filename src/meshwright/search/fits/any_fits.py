@@ -1,4 +1,4 @@
-"""Any fits: whether a question has a legal plan that fits in memory, by as few plans as tell."""
+"""Any fits: whether a question has a legal plan that fits in memory, told from as few plans as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds: what plans hold at least, by which many are known not to fit before their micro-batches are priced."""
+"""Bounds: the least that plans hold, which rules many out before their micro-batches are priced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fitting: of legal plans those that fit, and the one with the least memory; plans that bounds rule out go unpriced."""
+"""Fitting: which legal plans fit, and which has the least memory; plans that bounds rule out are not priced."""
 
 from __future__ import annotations
 
@@ -61,6 +61,17 @@ def fitting(legal: Plans, inputs: Inputs, tally: Tally) -> Footprints:
     tally.fitting += int(fits.sum())
     tally.unpriced += int((unfit & ~leaner).sum())
     return memory.take(fits)
+
+
+def fitting_where_safe(legal: Plans, inputs: Inputs) -> Footprints:
+    """The memory of legal plans that fit, and may be safe by their bounds."""
+    pipelines, _ = pipelines_of(legal, inputs, keep_all_stages=False)
+    rows = np.flatnonzero(~least_memory(pipelines, inputs, Verdict.SAFE).unfit)
+    if inputs.runtime.storage.weights != "half" and len(rows):
+        own, _ = pipelines.of_plans(rows)
+        rows = rows[~ForwardBounds.of(legal.some(rows), own, inputs, Verdict.SAFE).unfit]
+    memory = footprints_of(legal.take(rows), inputs)
+    return memory.take(memory.verdict < Verdict.OUT_OF_MEMORY)
 
 
 def _priced(legal: Plans, pipelines: Pipelines, chosen: BoolColumn, inputs: Inputs, tally: Tally) -> Footprints:

@@ -1,4 +1,4 @@
-"""Forward bounds: which plans hold too much in their last forward, mostly told by their weights and gradients alone."""
+"""Forward bounds: which plans hold too much in their last forward pass, mostly told by weights and gradients alone."""
 
 from __future__ import annotations
 

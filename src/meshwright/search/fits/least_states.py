@@ -1,4 +1,4 @@
-"""Least states: what no layout of a model undercuts, so that too few accelerators need not be searched."""
+"""Least states: the least memory that any layout of a model needs, so that too small clusters are not searched."""
 
 from __future__ import annotations
 

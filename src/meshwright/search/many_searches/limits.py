@@ -99,11 +99,6 @@ def _asked(inputs: Inputs, progress: Progress | None) -> Iterator[tuple[SearchRe
         yield answer, constraint_costs(answer, progress)
 
 
-def longest_sequence(inputs: Inputs, progress: Progress | None = None) -> Limit | None:
-    """The last of `longer_and_longer`; None where no length is safe."""
-    return next(reversed([None, *longer_and_longer(inputs, progress)]))
-
-
 def longer_and_longer(inputs: Inputs, progress: Progress | None = None) -> Iterator[Limit]:
     """Sequences with a plan that fits safely, each longer than the one before: doublings or halvings, then bisection.
 

@@ -1,4 +1,4 @@
-"""Kinds of plans: what sets them apart, as published runs have some kinds and not others."""
+"""Kinds of plans, such as ZeRO 3 or a pipeline schedule, of which published runs have some and not others."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from importlib.resources.abc import Traversable
 from typing import Any, Literal
 
 from meshwright.errors import UnknownName
+from meshwright.text_files import packaged_table
 
 Kind = Literal[
     "accelerators",
@@ -43,7 +44,7 @@ def load_named(kind: Kind, name: str) -> dict[str, Any]:
 @cache
 def table(name: str) -> dict[str, Any]:
     """The file of that name which stands alone beside the kinds."""
-    return tomllib.loads((resources.files(__name__) / f"{name}.toml").read_text("utf-8"))
+    return packaged_table(__name__, f"{name}.toml")
 
 
 @cache

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
+from meshwright.errors import Fault, InvalidInput, InvalidSpec
 from meshwright.specs.job import Job, job_of
+from meshwright.specs.job_values import READERS
 from meshwright.specs.sweep.faults import Faults, Where
-from meshwright.units import count_in_powers_of_two, parse_count
 
 
-def read_jobs(where: Where, given: Any, faults: Faults) -> tuple[Job, ...]:
+def read_jobs(given: Any, faults: Faults) -> tuple[Job, ...]:
     """The jobs of a table, or of several; a `Job` stands for itself; given: None where the file has none."""
     if given is None:
         return ()
     jobs: dict[Job, None] = {}
-    for place, table in faults.list_of(where, given):
+    for place, table in faults.list_of(("jobs",), given):
         if isinstance(table, Job):
             jobs[table] = None
             continue
@@ -58,56 +58,3 @@ def _job(where: Where, fields: dict[str, Any], faults: Faults) -> Job | None:
             ),
         )
     return None
-
-
-def _count(value: Any) -> int:
-    count = parse_count(value if isinstance(value, int) else str(value))
-    if count < 1:
-        raise InvalidInput(f"must be 1 or more (given: {count})")
-    return count
-
-
-def _length(value: Any) -> int:
-    """`8k` is 8192, because lengths are counted in powers of two."""
-    return (count_in_powers_of_two(value) if isinstance(value, str) else None) or _count(value)
-
-
-def _count_text(value: Any) -> str:
-    return str(value) if _count(value) else ""
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(f"must be a number (given: {quoted(value)})")
-    return float(value)
-
-
-def _share(value: Any) -> float:
-    """A share of one, as 0.05 or "5%"."""
-    if not (isinstance(value, str) and value.endswith("%")):
-        return _number(value)
-    try:
-        return float(value[:-1]) / 100
-    except ValueError:
-        raise InvalidInput(f"must be a share, as 0.05 or 5% (given: {quoted(value)})") from None
-
-
-def _as_given(value: Any) -> Any:
-    return value
-
-
-READERS: dict[str, Callable[[Any], Any]] = {
-    "seq_len": _length,
-    "global_batch": _count,
-    "global_batch_tokens": _count_text,
-    "document_length": _length,
-    "gradients": _as_given,
-    "tokens": _count_text,
-    "risk": _share,
-    "expert_imbalance": _number,
-    "expert_capacity": _number,
-    "mtp_layers": _as_given,
-    "lora_rank": _as_given,
-    "lora_modules": _as_given,
-}
-"""The keys of a table of jobs, with what reads a value of each."""

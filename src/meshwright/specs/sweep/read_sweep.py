@@ -76,7 +76,7 @@ def _sweep(table: Mapping[str, Any], faults: Faults) -> Sweep:
     models = _named(("models",), table.get("models"), Model, read_model, faults)
     clusters = _named(("clusters",), table.get("clusters"), Cluster, read_cluster, faults)
     precisions = _each(("knobs", "precision"), knobs.get("precision", DEFAULT_PRECISION), _precision, faults)
-    jobs = read_jobs(("jobs",), table.get("jobs"), faults)
+    jobs = read_jobs(table.get("jobs"), faults)
     frameworks = _frameworks(knobs, faults)
     limits = _limits(table.get("limits"), faults)
     prices = _prices(table.get("prices", {}), clusters, faults)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from meshwright.specs.base import Spec
+from meshwright.text_files import packaged_table
 from meshwright.units import GIB, parse_bytes, parse_seconds
 from meshwright.validation.logs.lines import Line
 from meshwright.validation.logs.steps import Pace, Readings
@@ -64,7 +63,7 @@ class LogFormat(Spec):
 @cache
 def formats() -> dict[str, LogFormat]:
     """Every format by its name, in the order in which they are looked for."""
-    document = tomllib.loads((resources.files(__package__) / "formats.toml").read_text("utf-8"))
+    document = packaged_table("meshwright.validation.logs", "formats.toml")
     return {name: LogFormat(**entry) for name, entry in document.items()}
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from meshwright.errors import InvalidInput
 from meshwright.layout.groups import expert_data_ranks, expert_stride, stride
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
+from meshwright.text_files import packaged_table
 from meshwright.validation.profile.events import Trace
 
 COMPUTED = ("products", "attention", "elementwise", "optimizer")
@@ -67,7 +66,7 @@ class Spans:
 
 @cache
 def _table() -> tuple[list[tuple[str, re.Pattern[str]]], list[tuple[str, re.Pattern[str]]]]:
-    document = tomllib.loads((resources.files(__package__) / "kernels.toml").read_text("utf-8"))
+    document = packaged_table("meshwright.validation.profile", "kernels.toml")
     kinds = [(each["part"], re.compile(each["pattern"], re.IGNORECASE)) for each in document["kinds"]]
     return kinds, [(each["axis"], re.compile(each["pattern"], re.IGNORECASE)) for each in document["groups"]]
 

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from meshwright.errors import InvalidInput
 from meshwright.validation.rows.released import with_its_recipe
-from meshwright.validation.rows.settings import behaviours_of
+from meshwright.validation.rows.settings import RUNTIME, behaviours_of
 from meshwright.validation.rows.table import COLUMNS, FALSE, FREE_TEXT, UNKNOWN, Row, figure, normalised
 
 SOUND = "ok"
@@ -28,10 +28,8 @@ MEASURED = (
     "quality",
 )
 """Columns in which rows of one configuration may differ, beside those for people."""
-RUNTIME = ("runtime", "compiled", "attention_kernel", "settings", "with")
-"""Columns that say how the runtime behaves: rows agree where it behaves alike, in whichever release."""
 RUN = tuple(column for column in COLUMNS if column not in (*MEASURED, *FREE_TEXT, *RUNTIME))
-"""Columns in which they agree beside."""
+"""Columns in which they agree, where their runtimes behave alike, in whichever release."""
 _run_of = itemgetter(*RUN)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from importlib import resources
 from typing import Any
 
 from meshwright.errors import InvalidSpec, NotModelled, UnknownName
@@ -13,6 +11,7 @@ from meshwright.specs.base import Spec
 from meshwright.specs.behaviours import IDENTITY, with_behaviours
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.runtime.communication import FOR_EXPERTS
+from meshwright.text_files import packaged_table
 from meshwright.validation.rows.table import Row, split_list
 
 COMPILED = {"yes": "compiled=true", "no": "compiled=false"}
@@ -21,6 +20,10 @@ UNSWITCHED = {"yes": "elementwise=fused", "no": "elementwise=eager"}
 """The same of what stands for a framework, where it has none; a runtime of the catalogue compiles nothing of itself."""
 MEGATRON = "megatron"
 """The family of runtimes whose kernels are fused by hand, whether a row says that nothing is compiled or not."""
+RUNTIME = ("runtime", "compiled", "attention_kernel", "settings", "with")
+"""Columns that say how the runtime behaves."""
+OF_WHICH_ONE_IS_USED = ("elementwise_kernels", "cross_entropies")
+"""Tables of a runtime that hold what it does not do as well."""
 
 
 class RunSetting(Spec):
@@ -48,7 +51,7 @@ class StandIn(RunSetting):
 
 def document(name: str) -> dict[str, Any]:
     """A data file of this folder."""
-    return tomllib.loads((resources.files(__package__) / f"{name}.toml").read_text("utf-8"))
+    return packaged_table("meshwright.validation.rows", f"{name}.toml")
 
 
 @cache
@@ -112,15 +115,12 @@ def runtime_of(row: Row) -> Runtime:
 
     Raises `InvalidInput` for what is no behaviour, and for one that two settings set to different values.
     """
-    return _runtime_of(*(row[name] for name in COLUMNS_OF_RUNTIME))
-
-
-COLUMNS_OF_RUNTIME = ("runtime", "compiled", "attention_kernel", "settings", "with")
+    return _runtime_of(*(row[name] for name in RUNTIME))
 
 
 @lru_cache(maxsize=4096)
 def _runtime_of(*values: str) -> Runtime:
-    row = dict(zip(COLUMNS_OF_RUNTIME, values, strict=True))
+    row = dict(zip(RUNTIME, values, strict=True))
     runtime = with_behaviours(base_runtime(row["runtime"], row["compiled"]), _attention(row))
     try:
         runtime = _with_settings(runtime, settings_of(row))
@@ -135,11 +135,7 @@ def behaviours_of(row: Row) -> tuple[str, str]:
     Raises as `runtime_of` does.
     """
     framework, _, _ = row["runtime"].partition("@")
-    return framework, _behaviours_of(*(row[name] for name in COLUMNS_OF_RUNTIME), has_experts=bool(row["moe_experts"]))
-
-
-OF_WHICH_ONE_IS_USED = ("elementwise_kernels", "cross_entropies")
-"""Tables of a runtime that hold what it does not do as well."""
+    return framework, _behaviours_of(*(row[name] for name in RUNTIME), has_experts=bool(row["moe_experts"]))
 
 
 @lru_cache(maxsize=4096)

@@ -13,9 +13,10 @@ from meshwright.answers.pictures.waterfall import waterfall_picture
 from meshwright.answers.plans.switches import WORTH
 from meshwright.answers.plans.ties import reasons
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
-from meshwright.answers.words import accelerators, listed, percent
+from meshwright.answers.words import accelerators, percent
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
+from meshwright.errors import listed
 from meshwright.search.changes.sensitivity import PricedChange
 from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs.inputs import Inputs

@@ -8,8 +8,9 @@ from math import log2
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Paragraph, Table
 from meshwright.answers.memo.exchanges import HOST
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.words import listed, plural, times
+from meshwright.answers.words import plural, times
 from meshwright.cost.optimizer_states import optimizer_bytes
+from meshwright.errors import listed
 from meshwright.layout.plan import Plan
 from meshwright.specs.adapters import adapter_parameters
 from meshwright.specs.inputs import Inputs

@@ -9,9 +9,10 @@ from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.micro_batching import bubble_share
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.pictures.scaling import ScalingPoint, scaling_picture
-from meshwright.answers.words import accelerators, listed, percent, plural, times
+from meshwright.answers.words import accelerators, percent, plural, times
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
+from meshwright.errors import listed
 from meshwright.units import GIB, format_count, format_seconds
 
 AT_RISK = {True: ", at risk", False: ""}
@@ -53,7 +54,7 @@ def _from(memo: Memo) -> str:
         )
         text += f". It gains more than that because the smaller plan loses more to {memo.saved}." if memo.saved else "."
     if scaled.unfit:
-        counts = listed([*map(str, scaled.unfit[:-1]), accelerators(scaled.unfit[-1])], "or")
+        counts = listed([*scaled.unfit[:-1], accelerators(scaled.unfit[-1])], "or")
         text += f" The recommended layout is not likely to fit on {counts}"
         text += ", which the tables leave out." if len(scaled.strong) > 1 else "."
     elif len(scaled.strong) == 1:

@@ -31,27 +31,11 @@ from meshwright.launch.readers.settings import LaunchSettings
 
 _STAGES = ("-p", "--pipeline-parallel-size", "--pipeline_parallel_size", "--num_stages", "--num-stages")
 """How programs with a PipelineModule call its stages, as DeepSpeedExamples' pipeline_parallelism/train.py does."""
-DIALECTS = (
-    megatron_deepspeed.DIALECT,
-    zero_bubble.DIALECT,
-    megatron_lm.DIALECT,
-    ms_swift.DIALECT,
-    megatron_bridge.DIALECT,
-    nemo.DIALECT,
-    torchtitan.DIALECT,
-    torchtitan_toml.DIALECT,
-    gpt_neox.DIALECT,
-    deepspeed.DIALECT,
-    accelerate.DIALECT,
-    nanotron.DIALECT,
-    llm_foundry.DIALECT,
-    internevo.DIALECT,
-    axolotl.DIALECT,
-    llama_factory.DIALECT,
-    trl.DIALECT,
-    trainer.DIALECT,
-    swift.DIALECT,
+_MODULES = (
+    *(megatron_deepspeed, zero_bubble, megatron_lm, ms_swift, megatron_bridge, nemo, torchtitan, torchtitan_toml),
+    *(gpt_neox, deepspeed, accelerate, nanotron, llm_foundry, internevo, axolotl, llama_factory, trl, trainer, swift),
 )
+DIALECTS: tuple[Dialect, ...] = tuple(module.DIALECT for module in _MODULES)
 
 
 def dialect_of(settings: LaunchSettings, framework: str | None = None) -> Dialect:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
-from importlib import resources
 
 from meshwright.errors import InvalidInput, any_of
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled
@@ -20,8 +18,8 @@ from meshwright.launch.imports.spellings.optimizers import with_optimizer
 from meshwright.launch.imports.spellings.packed import PackedOptions, packed_settings
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
+from meshwright.text_files import packaged_table
 
-FILE = resources.files("meshwright.launch.imports.dialects") / "swift_presets.toml"
 _LORA = LoraOptions(
     rank=("--lora_rank",),
     modules=("--target_modules",),
@@ -112,7 +110,7 @@ def _translated(spelled: Spelled) -> Settings:
 
 @cache
 def _presets() -> dict[str, Settings]:
-    presets: dict[str, Settings] = tomllib.loads(FILE.read_text("utf-8"))["presets"]
+    presets: dict[str, Settings] = packaged_table("meshwright.launch.imports.dialects", "swift_presets.toml")["presets"]
     return presets
 
 

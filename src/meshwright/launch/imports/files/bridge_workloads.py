@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.framework import Value
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.specs.base import Spec
+from meshwright.text_files import packaged_table
 
-FILE = resources.files("meshwright.launch.imports.files") / "bridge_workloads.toml"
 SHOWN = 12
 """Names that an error lists."""
 
@@ -90,4 +88,4 @@ def _of_a_recipe(own: dict[str, FileSetting], line: int) -> Iterator[FileSetting
 @cache
 def workloads() -> Workloads:
     """What the file of them says."""
-    return Workloads(**tomllib.loads(FILE.read_text("utf-8")))
+    return Workloads(**packaged_table("meshwright.launch.imports.files", "bridge_workloads.toml"))

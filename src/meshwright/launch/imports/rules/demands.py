@@ -19,9 +19,9 @@ from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
 from meshwright.specs.base import Spec
 from meshwright.specs.like import over_like
+from meshwright.text_files import packaged_table
 
 FILES = resources.files("meshwright.launch.imports.rules") / "demands"
-SHARED = resources.files("meshwright.launch.imports.rules") / "shared_demands.toml"
 FARTHEST = 1000
 """Whole numbers on either side of a value that are tried for the nearest one that is accepted."""
 _FLAG = re.compile(r"--[\w-]+")
@@ -104,7 +104,7 @@ def _in_fields(framework: str, name: str, other: str) -> dict[str, Any]:
 @cache
 def _shared() -> dict[str, dict[str, Any]]:
     """Demands that several frameworks have alike, by name, without their sources."""
-    return tomllib.loads(SHARED.read_text("utf-8"))
+    return packaged_table("meshwright.launch.imports.rules", "shared_demands.toml")
 
 
 def demanded(name: str, said: Said, facts: Facts) -> Iterator[FileRule]:

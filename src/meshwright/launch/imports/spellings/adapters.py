@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 
 from meshwright.errors import InvalidInput, any_of
 from meshwright.launch.forms import Fields
@@ -16,8 +14,8 @@ from meshwright.specs.adapters import runtimes_with_adapters
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import parse_modules
 from meshwright.specs.model import Model
+from meshwright.text_files import packaged_table
 
-FILE = resources.files("meshwright.launch.imports.spellings") / "adapters.toml"
 RANK, MODULES = "job.lora_rank", "job.lora_modules"
 
 
@@ -121,5 +119,5 @@ def _is_nothing(value: object) -> bool:
 
 @cache
 def _usual_modules() -> dict[str, list[str]]:
-    table: dict[str, list[str]] = tomllib.loads(FILE.read_text("utf-8"))["modules"]
+    table: dict[str, list[str]] = packaged_table("meshwright.launch.imports.spellings", "adapters.toml")["modules"]
     return table

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 from typing import ClassVar
 
 from meshwright.launch.attention import KERNEL, WORDS, transformers
@@ -13,8 +11,7 @@ from meshwright.launch.forms import Fields
 from meshwright.launch.spelling import Settings, Understood
 from meshwright.specs.base import Spec
 from meshwright.specs.model import Model
-
-FILE = resources.files("meshwright.launch.imports.spellings") / "attention.toml"
+from meshwright.text_files import packaged_table
 
 
 class Program(Spec):
@@ -82,4 +79,4 @@ def _note(program: Program, name: str, model: Model, *, priced: bool) -> str:
 
 @cache
 def _programs() -> Programs:
-    return Programs(**tomllib.loads(FILE.read_text("utf-8")))
+    return Programs(**packaged_table("meshwright.launch.imports.spellings", "attention.toml"))

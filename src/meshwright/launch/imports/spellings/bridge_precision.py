@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib import resources
 
 from meshwright.launch.framework import Value
 from meshwright.launch.imports.spellings.bridge_recipe import PRECISION
 from meshwright.launch.spelling import Settings
 from meshwright.specs.base import Spec
+from meshwright.text_files import packaged_table
 
-FILE = resources.files("meshwright.launch.imports.spellings") / "bridge_precisions.toml"
 _MADE_BY_FIELDS = "MixedPrecisionConfig"
 _IN_FP32 = "grad_reduce_in_fp32"
 
@@ -73,7 +71,7 @@ def unknown_precision(known: Settings) -> bool:
 @cache
 def presets() -> Presets:
     """The presets of the file."""
-    return Presets(**tomllib.loads(FILE.read_text("utf-8")))
+    return Presets(**packaged_table("meshwright.launch.imports.spellings", "bridge_precisions.toml"))
 
 
 def _name(known: Settings) -> str:

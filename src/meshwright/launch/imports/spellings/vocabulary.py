@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
-from importlib import resources
 
 from meshwright.errors import UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.reading.model import read_model
+from meshwright.text_files import packaged_table
 
 _TUNED = re.compile(r"(-Instruct|-Base|-Chat|-Thinking|-BF16|-hf|-\d{4}|-v0\.\d)+$", re.IGNORECASE)
 """What follows the sizes in the names of models of one architecture."""
-FILE = resources.files("meshwright.launch.imports.spellings") / "tokenizers.toml"
 
 
 def vocabulary_of(names: list[str]) -> tuple[int, str] | None:
@@ -63,5 +61,5 @@ def _squeezed(name: str) -> str:
 
 @cache
 def _vocabularies() -> dict[str, int]:
-    table: dict[str, int] = tomllib.loads(FILE.read_text("utf-8"))["vocabularies"]
+    table: dict[str, int] = packaged_table("meshwright.launch.imports.spellings", "tokenizers.toml")["vocabularies"]
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -18,7 +17,7 @@ from meshwright.cli.launch_options import RankedLaunchOptions, require_launch, w
 from meshwright.cli.options import AsJson, Cite, Measured, More, Price, TimeLimit, Workers, positive
 from meshwright.cli.searched import SearchOptions, searched
 from meshwright.cli.show import end_where, show, show_cited
-from meshwright.errors import InvalidInput, Stopped
+from meshwright.errors import InvalidInput
 from meshwright.specs.defaults import DEFAULT_RUNTIME
 
 if TYPE_CHECKING:
@@ -26,14 +25,7 @@ if TYPE_CHECKING:
 
     from meshwright.answers.document.blocks import Block
     from meshwright.answers.launch.baseline import Baseline
-    from meshwright.answers.plans.switched_plan import SwitchedPlan
-    from meshwright.answers.progress.progress import Stoppable
-    from meshwright.cost.estimate import Estimate
     from meshwright.search.find import SearchResult
-    from meshwright.search.many_searches.constraint_costs import ConstraintCost
-    from meshwright.search.many_searches.remedies import Remedy
-    from meshwright.specs.constraints import Constraints
-    from meshwright.specs.inputs import Inputs
 
 
 SEARCHED = 5
@@ -62,6 +54,7 @@ def plan(
 ) -> None:
     """Find the best plans for a model on a cluster."""
     from meshwright.answers.brief import on_one_screen, plan_briefs
+    from meshwright.answers.plans.beyond import beyond
     from meshwright.answers.plans.table import plan_document, plan_screen
     from meshwright.answers.progress.progress import stoppable_progress
     from meshwright.search.find import find
@@ -79,49 +72,22 @@ def plan(
             from meshwright.answers.unfit.nothing_fits import nothing_fits_or_stopped
 
             raise nothing_fits_or_stopped(result, progress)
-        beyond = _beyond(result, pareto, progress)
+        others = beyond(result, progress, front=pareto)
     beside, of_file = _beside(result, baseline, price or [], asked.subject.cluster), baseline is not None
     if as_json:
-        answer: Any = plan_document(result, *beyond, of_file=of_file) | beside.entry
+        answer: Any = plan_document(result, others, of_file=of_file) | beside.entry
     elif more or cite:
-        answer = on_one_screen([plan_screen(result, *beyond, of_file=of_file)], beside.before, beside.after)
+        answer = on_one_screen([plan_screen(result, others, of_file=of_file)], beside.before, beside.after)
     else:
-        answers = plan_briefs(result, *beyond, top, of_file=of_file)
+        answers = plan_briefs(result, others, top, of_file=of_file)
         answer = on_one_screen(answers, beside.before, beside.after)
     if cite:
-        plans = [estimate.plan for estimate in (*result.best, *result.other_splits, *beyond.front)]
+        plans = [estimate.plan for estimate in (*result.best, *result.other_splits, *others.front)]
         show_cited(answer, plans, inputs, as_json)
     else:
         show(answer, as_json)
     write_ranked(result, launched)
     end_where(progress.stopped)
-
-
-class _Beyond(NamedTuple):
-    """What is searched for after the best plans."""
-
-    front: Sequence[Estimate] = ()
-    """Of time and memory, if asked for."""
-    costs: Sequence[ConstraintCost] = ()
-    switched: SwitchedPlan | None = None
-    ways: Sequence[Remedy] | None = None
-    """What would be safe, where no plan is."""
-
-
-def _beyond(result: SearchResult, pareto: bool, progress: Stoppable) -> _Beyond:
-    """All of it; nothing where a search was stopped."""
-    from meshwright.answers.plans.switched_plan import switched_plan
-    from meshwright.answers.unfit.ways_to_fit import ways_to_fit
-    from meshwright.search.many_searches.constraint_costs import constraint_costs
-
-    if not result.complete:
-        return _Beyond()
-    try:
-        front, costs = _front(result, progress) if pareto else (), constraint_costs(result, progress)
-        switched = switched_plan(result, progress)
-        return _Beyond(front=front, costs=costs, switched=switched, ways=ways_to_fit(result, progress))
-    except Stopped:
-        return _Beyond()
 
 
 class _Beside(NamedTuple):
@@ -130,12 +96,6 @@ class _Beside(NamedTuple):
     entry: dict[str, Any]
     before: tuple[Block, ...]
     after: tuple[Block, ...]
-
-
-def _front(result: SearchResult, progress: Stoppable) -> Sequence[Estimate]:
-    from meshwright.search.many_searches.pareto import pareto
-
-    return pareto(result, progress)
 
 
 def _beside(result: SearchResult, baseline: Baseline | None, prices: list[str], cluster: str | None) -> _Beside:
@@ -184,28 +144,15 @@ def _plan_of_each(
         raise InvalidInput("--pareto and --cite work for one runtime; name it instead of all")
     if asked.launch.from_file is not None:
         raise InvalidInput("a launch file belongs to one framework; leave out --runtime all or --from")
+    from meshwright.answers.compare.runtimes import answers_of_each, crossover_of, runtimes_document, runtimes_screen
+    from meshwright.answers.progress.progress import stoppable_progress
+    from meshwright.search.executors import executor_of
     from meshwright.specs.adapters import runtimes_with_adapters
 
     behaviours, allowed = asked.framework.of_questions["behaviours"] or [], constraints_of(asked.allowed)
     usual = runtimes_with_adapters()[0] if asked.job.lora_rank else DEFAULT_RUNTIME
     one = replace(asked.framework, runtime=usual, behaviours=None, dispatcher=None)
     inputs, _ = searched(context, replace(asked, framework=one, allowed=ConstraintOptions()), measured)
-    _show_each(inputs, allowed, behaviours, top, time_limit, workers, as_json)
-
-
-def _show_each(
-    inputs: Inputs,
-    allowed: Constraints,
-    behaviours: list[str],
-    top: int,
-    time_limit: float | None,
-    workers: int | None,
-    as_json: bool,
-) -> None:
-    from meshwright.answers.compare.runtimes import answers_of_each, crossover_of, runtimes_document, runtimes_screen
-    from meshwright.answers.progress.progress import stoppable_progress
-    from meshwright.search.executors import executor_of
-
     with stoppable_progress(time_limit) as progress, executor_of(workers) as executor:
         answers = answers_of_each(inputs, top, behaviours, progress, allowed, executor)
         crossing = None if progress.stopped else crossover_of(answers)
