@@ -197,17 +197,17 @@ def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers
     nodes = blocks[0] / holders * reached_blocks(experts, holders)
     size = 1.0 * inputs.model.hidden_size * width
     across = tuple(size * tokens * nodes * (group.ranks - each) / group.ranks for each in members[:-1])
-    return Traffic(size * fused_copies(plan, inputs, kind, tokens) * (members[0] - 1) / members[0], across)
+    return Traffic(size * fused_copies(plan, kind, tokens) * (members[0] - 1) / members[0], across)
 
 
-def fused_copies(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers) -> Floats:
+def fused_copies(plan: Layout, kind: LayerKind, tokens: Numbers) -> Floats:
     """How often one rank hands a token to a rank, itself among them: T R, as all ranks that split an expert take it.
 
     plan: scalar or array (n,); tokens: T on one rank. Returns a count. Source: `reached_blocks`.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import MIXTRAL
-    >>> float(fused_copies(Plan(dp=8, ep=8), MIXTRAL, MIXTRAL.model.layer_kinds[0], tokens=4096)) / 4096
+    >>> float(fused_copies(Plan(dp=8, ep=8), MIXTRAL.model.layer_kinds[0], tokens=4096)) / 4096
     2.0
     """
     return 1.0 * tokens * plan.etp * reached_blocks(routed_experts(kind), plan.ep)
@@ -218,7 +218,7 @@ def fused_time(
 ) -> Floats:
     """Seconds of one dispatch, or of the combine that takes the same way back.
 
-    In one domain T = t0 + tokens t_token + w / (e B), and a combine no less than t0 + tokens t_token + N t_combined / p.
+    In one domain T = t0 + tokens t_token + w / (e B), and a combine at least t0 + tokens t_token + N t_combined / p.
     Over several, T = t1 + max(tokens t_token + w / (f B), w_i / (e_i B_i)): w bytes inside the domain, w_i beyond it at
     every level i crossed, B the bandwidths per rank, N copies of `fused_copies`, p the runtime's multiprocessors, and
     shares and times of `exchange_constants`. The busiest rank receives its share more.
@@ -242,7 +242,7 @@ def fused_time(
     linked = traffic.inside / (constants.link_efficiency * link)
     if operation == "combine" and constants.combined_token_s:
         each = constants.combined_token_s / inputs.runtime.communication.fused_multiprocessors
-        linked = larger(linked, each * fused_copies(plan, inputs, kind, tokens))
+        linked = larger(linked, each * fused_copies(plan, kind, tokens))
     alone = constants.latency_s + sending + busiest * linked
     forwarding = sending + busiest * traffic.inside / (constants.forward_efficiency * link)
     for inner, level in enumerate(cluster.levels[1:]):
