@@ -213,6 +213,15 @@ def test_layouts_of_the_job_itself_come_first_and_beaten_ones_of_others_never(mo
     assert found == [[True, False], [False, True], [True, False], [False, False]]
 
 
+def test_runs_that_train_all_weights_say_nothing_of_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapters = DENSE.replace(job=DENSE.job.replace(lora_rank=16))
+    runs = [PublishedRun(PLAIN, DENSE, 10.0, "all"), PublishedRun(replace(PLAIN, vpp=2), adapters, 8.0, "adapters")]
+    monkeypatch.setattr(published_layouts, "published_plans", lambda: published_plans_of(runs))
+    both = Plans.of([run.plan for run in runs])
+    found = [has_published_layout(both, asked).tolist() for asked in (DENSE, adapters)]
+    assert found == [[True, False], [False, True]]
+
+
 def test_what_no_run_has_is_named_with_how_far_runs_go() -> None:
     experts = question(mixture(), "32x8:h100", global_batch=256)
     sharded = Plan(dp=256, zero=3)

@@ -34,8 +34,8 @@ NEWEST = 99
 """The number of a generation that none is newer than."""
 AS_FAST = 0.02
 """Of a step time, by which a run is no slower than another: what a run of one job repeated differs by; assumed."""
-_Key = tuple[str, str, str, int, int]
-"""Model, family of runtimes, accelerator, how many, bits."""
+_Key = tuple[str, str, str, int, bool, int]
+"""Model, family of runtimes, accelerator, how many, whether weights are frozen, bits."""
 _Job = tuple[_Key, int, int]
 """A question's key, sequence length and global batch."""
 
@@ -49,6 +49,8 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     """Of its runtime."""
     accelerator: str
     accelerators: int
+    freezes_weights: bool
+    """Adapters beside frozen weights were trained, which need other memory than all weights."""
     bits: int
     """Of the operands of its products."""
     sequence_length: int
@@ -114,11 +116,12 @@ class PublishedPlans(Spec):
     """Of every job those that were measured to be the fastest, and those of which no time is printed."""
 
     @cached_property
-    def layouts_by_question(self) -> Mapping[tuple[str, str, str, int, int], list[Layout]]:
+    def layouts_by_question(self) -> Mapping[tuple[str, str, str, int, bool, int], list[Layout]]:
         """By all of a question's key but the bits, and by sequence length."""
-        known = defaultdict[tuple[str, str, str, int, int], list[Layout]](list)
+        known = defaultdict[tuple[str, str, str, int, bool, int], list[Layout]](list)
         for each in self.layouts:
-            known[each.model, each.family, each.accelerator, each.accelerators, each.sequence_length].append(each)
+            cluster = each.accelerator, each.accelerators
+            known[each.model, each.family, *cluster, each.freezes_weights, each.sequence_length].append(each)
         return known
 
 
@@ -234,7 +237,8 @@ def degrees_of(plan: Plan) -> tuple[int, ...]:
 def question_key(inputs: Inputs) -> _Key:
     """What a question has in common with a layout, but for its sequences and its batch."""
     cluster, bits = inputs.cluster, BITS[inputs.recipe.number_format]
-    return model_key(inputs), inputs.runtime.family, cluster.accelerator.id, cluster.num_gpus, bits
+    job = model_key(inputs), inputs.runtime.family, cluster.accelerator.id, cluster.num_gpus
+    return (*job, inputs.freezes_weights, bits)
 
 
 class Unpublished(NamedTuple):
