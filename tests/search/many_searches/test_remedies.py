@@ -18,7 +18,7 @@ from meshwright.search.many_searches import fewest_nodes as fewest_nodes_module
 from meshwright.search.many_searches.fewest_nodes import fewest_nodes
 from meshwright.search.many_searches.remedies import Kind, Remedy, remedies
 from meshwright.search.plan_space.constrained import satisfies
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.search.safe import safe_plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.constraints import Constraints

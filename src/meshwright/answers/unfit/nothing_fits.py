@@ -18,7 +18,7 @@ from meshwright.layout.groups import expert_sharding_ranks
 from meshwright.layout.plan import FULLY_SHARDED
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.many_searches.remedies import Kind, Remedy
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.specs.hosts import unknown_host
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds

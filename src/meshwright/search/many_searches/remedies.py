@@ -16,7 +16,7 @@ from meshwright.layout.legality.rule import divisors
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.fits.least_states import states_fit
 from meshwright.search.many_searches.fewest_nodes import fewest_nodes, round_numbers, safe_at
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.search.safe import safe_plan
 from meshwright.specs.adapters import ATTENTION, runtimes_with_adapters
 from meshwright.specs.behaviours import LIGER, beside_adapters, position_of, with_behaviours
