@@ -117,6 +117,14 @@ def test_narrower_optimizer_states_come_before_more_accelerators() -> None:
     ]
 
 
+@pytest.mark.parametrize(("nodes", "offered"), [(1, False), (2, True)])
+def test_states_are_offered_to_hosts_that_can_hold_them(nodes: int, offered: bool) -> None:
+    """Those of Llama 3.1 405B take 6.5 TB, more than one node is sold with."""
+    asked = read_model("llama-3.1-405b"), f"{nodes}x8:b200", "deepspeed"
+    ways = remedies(find(question(*asked, sequence_length=4096, global_batch=64)), 1)
+    assert (("--with optimizer_states=offloaded",) in [each.options for each in ways]) is offered
+
+
 @pytest.mark.parametrize("name", ["llama 70b", "tp 8", "long sequence"])
 def test_more_nodes_begin_where_limits_do_and_each_is_faster(name: str) -> None:
     found = of_kind(name, Kind.MORE_ACCELERATORS)
