@@ -31,7 +31,7 @@ def _best(rows: list[int], ranks: Ranks, asked: Inputs) -> int:
     least = min(ranks.verdict[rows])
     best = [row for row in rows if ranks.verdict[row] == least]
     fastest = min(best, key=lambda row: ranks.time_s[row])
-    known = [row for row in best if ranks.published[row]]
+    known = [row for row in best if ranks.unbeaten[row]]
     within = ranks.time_s[fastest] * (1 + share_of_ties(asked, published=False))
     if any(ranks.time_s[row] <= within for row in known):
         best = known

@@ -146,6 +146,12 @@ def test_shares_add_up() -> None:
         assert sum(map(int, re.findall(r"(\d+)%", shares[1]))) == pytest.approx(100, abs=3)
 
 
+@pytest.mark.parametrize(("recompute", "told"), [("full", True), ("none", False)])
+def test_shares_of_the_step_say_that_they_count_what_is_computed_again(recompute: str, told: bool) -> None:
+    text = said("explain", "llama-3.1-8b", "1x8:h100", "--tp", "2", "--recompute", recompute)
+    assert (", recomputation included: " in re.sub(r"\s+", " ", text)) is told
+
+
 def test_counts_of_plans_are_written_alike() -> None:
     counts = [line for line in said(*QUESTIONS[1], "--more").splitlines() if re.match("Not priced:|Refused, by", line)]
     assert len(counts) == 2

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.answers.basis.host_memory import host_bytes
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.host_copies import host_copies
 from meshwright.cost.comms.sharded import Gathers, Windows
@@ -21,6 +20,7 @@ from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.pytorch.scope import CannotVerify, scope_of
+from meshwright.search.fits.host_memory import host_bytes
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs

@@ -123,7 +123,8 @@ def test_experts_are_planned_for_where_the_runtime_has_them(name: str) -> None:
     if read_runtime(name).plans.experts:
         assert question(mixture(), "1x8:h100", name).model.is_moe
         return
-    with pytest.raises(InvalidSpec, match=f"model: mixtral has experts, and {name} has no such models"):
+    told = f"model: mixtral has experts, and {name} has no such models; use accelerate, .* or torchtitan"
+    with pytest.raises(InvalidSpec, match=told):
         question(mixture(), "1x8:h100", name)
 
 

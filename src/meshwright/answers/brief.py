@@ -15,7 +15,7 @@ from meshwright.answers.document.terminal import terminal
 from meshwright.answers.plans.beyond import NOTHING, Beyond
 from meshwright.answers.plans.legend import legend_line
 from meshwright.answers.plans.table import best_lines, front_section, ranking_lines, ranking_table, risky_lines
-from meshwright.answers.screen import KIND_NAMES, headline
+from meshwright.answers.screen import KIND_NAMES, headline, recomputed_words
 from meshwright.answers.step_parts import PART_NAMES
 from meshwright.answers.unfit.ways_to_fit import first_of_each_kind, ways_lines
 from meshwright.cost.estimate import Estimate
@@ -132,7 +132,7 @@ def _plan_brief(
         *front_section(front, length.front),
         Lines(
             (
-                *part_lines(best, NAMED if length.settings else NAMED_BRIEFLY),
+                *part_lines(best, briefly=not length.settings),
                 *legend_lines(best, length.legend),
                 f"{result.counts}. --more prints {more}.",
             )
@@ -152,15 +152,17 @@ def asked_lines(inputs: Inputs) -> Lines:
     return Lines((*headline(inputs).lines, *([f"Assumed: {assumed}"] if assumed else [])))
 
 
-def part_lines(estimate: Estimate, least: float = NAMED) -> tuple[str, str]:
-    """Where the memory of the worst stage and the time of a step go; least: the share of the whole that is named."""
+def part_lines(estimate: Estimate, *, briefly: bool = False) -> tuple[str, str]:
+    """Where the memory of the worst stage and the time of a step go; briefly: as the shorter answers have it."""
     memory, time = estimate.memory, estimate.time._asdict()
+    least, recomputed = (NAMED_BRIEFLY, "") if briefly else (NAMED, recomputed_words(estimate))
     compute = {KIND_NAMES[kind]: seconds for kind, seconds in estimate.compute._asdict().items()}
     rest = {PART_NAMES[name]: seconds for name, seconds in time.items() if name != "compute_s"}
     sizes = {name.replace("_", " "): float(size) for name, size in memory._asdict().items()}
+    step = f"{format_seconds(estimate.step_time_s)}{recomputed}"
     return (
         f"Memory of stage {estimate.worst_stage}, {format_gib(memory.device)}: {_shares(sizes, memory.device, least)}",
-        f"Step time, {format_seconds(estimate.step_time_s)}: {_shares(compute | rest, estimate.step_time_s, least)}",
+        f"Step time, {step}: {_shares(compute | rest, estimate.step_time_s, least)}",
     )
 
 

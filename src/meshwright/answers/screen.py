@@ -178,7 +178,7 @@ def _memory_row(name: str, size: float, estimate: Estimate, bold: bool = False) 
 
 
 def time_table(estimate: Estimate) -> Table:
-    """The step time by part, adding up; compute by kind."""
+    """The step time by part, adding up; compute by kind, with what is computed again."""
     total, rows = estimate.step_time_s, []
     for name, seconds in estimate.time._asdict().items():
         if name == "compute_s":
@@ -186,7 +186,13 @@ def time_table(estimate: Estimate) -> Table:
         elif seconds > 0:
             rows.append(_time_row(PART_NAMES[name], seconds, total))
     rows.append(_time_row("= step", total, total))
-    return Table(("", "time", "% of the step"), tuple(rows), "lrw", caption="Time of one step", total=True)
+    caption = f"Time of one step{recomputed_words(estimate)}"
+    return Table(("", "time", "% of the step"), tuple(rows), "lrw", caption=caption, total=True)
+
+
+def recomputed_words(estimate: Estimate) -> str:
+    """That kinds of compute count what is computed again, which the waterfall has by itself."""
+    return ", recomputation included" if estimate.plan.recompute else ""
 
 
 def _time_row(name: str, seconds: float, whole: float) -> tuple[str, ...]:

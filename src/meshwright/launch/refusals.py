@@ -134,7 +134,7 @@ def refusal(name: str, ran: object, wanted: object, table: LaunchTable | None = 
         return Fault(part, without if wanted else f"it has no setting to run without {words}")
     if name == CAPACITY:
         return Fault(part, _capacity(ran, wanted))
-    others = _others(name, table) if table else ""
+    others = _others(name, ran, table) if table else ""
     return Fault(part, f"it has no setting for {words.format(_shown(wanted))}, and would run {_shown(ran)}{others}")
 
 
@@ -246,12 +246,12 @@ def _capacity(ran: object, wanted: object) -> str:
     return f"it has no setting for an expert capacity of {wanted}, and its experts would {takes}"
 
 
-def _others(name: str, table: LaunchTable) -> str:
-    """The values that a framework has for a field, where it names them."""
+def _others(name: str, ran: object, table: LaunchTable) -> str:
+    """The values that a framework has for a field beside what it would run, where it names them."""
     cases = [case.fields.get(name) for choice in table.choices for case in choice.cases]
     spelled = dict.fromkeys([*(table.rows[name].values if name in table.rows else ()), *cases])
-    known = [str(each) for each in spelled if isinstance(each, str) and each not in ("true", "false")]
-    return f" (it has {', '.join(known)})" if len(known) > 1 else ""
+    known = [str(each) for each in spelled if isinstance(each, str) and each not in ("true", "false", ran)]
+    return f" (it also has {', '.join(known)})" if known else ""
 
 
 def _shown(value: object) -> str:

@@ -12,7 +12,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict, bounds, fit_probability, safe_bytes, verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
-from meshwright.search.published.runs import Unpublished
+from meshwright.search.published.untested import Unpublished
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import of_a_new_source

@@ -15,6 +15,7 @@ from meshwright.answers.launch.unlaunched import unlaunched
 from meshwright.answers.plan_file import json_schema
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
+from meshwright.launch.refusals import refusal
 from meshwright.launch.table import launch_table, launch_tables
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
@@ -139,3 +140,8 @@ def test_a_listed_plan_that_can_be_launched_is_named_beside_one_that_cannot() ->
     named = shown.partition("The best listed plan that DeepSpeed can launch: ")[2]
     listed = [each["name"] for each in (*document["plans"], *document["other_splits"]) if each["plan"]["pp"] == 1]
     assert any(named.startswith(each) for each in listed)
+
+
+def test_values_that_a_framework_has_instead_leave_out_the_one_it_would_run() -> None:
+    told = str(refusal("model.qk_norm", "none", "width", launch_table("megatron-lm")))
+    assert told.endswith("norms of queries and keys (width), and would run none (it also has head)")

@@ -37,7 +37,7 @@ from meshwright.search.changes.sensitivity import sensitivity
 from meshwright.search.find import find
 from meshwright.search.many_searches.remedies import Kind, remedies
 from meshwright.search.plan_space.constrained import satisfies
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.search.ranking.rank import rank_key
 from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs.constraints import Constraints

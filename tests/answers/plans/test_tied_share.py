@@ -26,7 +26,7 @@ def _slower(result: SearchResult, share: float, published: bool, patch: pytest.M
     """A result whose recommended plan takes so much longer than the fastest one, which is or is not published."""
     slow, *_ = (each for each in (*result.best, *result.other_splits) if result.fastest and each != result.fastest)
     patch.setattr(ties, "rank_time_s", lambda estimate: 1 + share * (estimate is slow))
-    patch.setattr(ties, "is_published", lambda *_: np.array([published]))
+    patch.setattr(ties, "is_unbeaten", lambda *_: np.array([published]))
     return replace(result, best=(slow,), equal=7)
 
 

@@ -18,7 +18,7 @@ from meshwright.search.many_searches import fewest_nodes as fewest_nodes_module
 from meshwright.search.many_searches.fewest_nodes import fewest_nodes
 from meshwright.search.many_searches.remedies import Kind, Remedy, remedies
 from meshwright.search.plan_space.constrained import satisfies
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.search.safe import safe_plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.constraints import Constraints
@@ -115,6 +115,14 @@ def test_narrower_optimizer_states_come_before_more_accelerators() -> None:
         "optimizer_states=fp8",
         "optimizer_states=offloaded",
     ]
+
+
+@pytest.mark.parametrize(("nodes", "offered"), [(1, False), (2, True)])
+def test_states_are_offered_to_hosts_that_can_hold_them(nodes: int, offered: bool) -> None:
+    """Those of Llama 3.1 405B take 6.5 TB, more than one node is sold with."""
+    asked = read_model("llama-3.1-405b"), f"{nodes}x8:b200", "deepspeed"
+    ways = remedies(find(question(*asked, sequence_length=4096, global_batch=64)), 1)
+    assert (("--with optimizer_states=offloaded",) in [each.options for each in ways]) is offered
 
 
 @pytest.mark.parametrize("name", ["llama 70b", "tp 8", "long sequence"])

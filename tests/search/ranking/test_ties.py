@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from meshwright.answers.plans.ties import proven_lines, tie_lines, tied_share
+from meshwright.answers.plans.ties import proven_lines, reasons, tie_lines, tied_share
 from meshwright.answers.step_parts import why_lost
 from meshwright.cost.memory.fit import EVEN, Verdict
+from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult, find
@@ -21,12 +22,12 @@ from meshwright.search.published.runs import (
     LAYOUT,
     PublishedRun,
     extent,
+    extents_of,
     generation,
-    is_published,
     published_plans,
     published_plans_of,
-    unpublished,
 )
+from meshwright.search.published.untested import beaten_kinds, is_unbeaten, unpublished
 from meshwright.search.ranking.rank import rank_time_s
 from meshwright.search.ranking.ties import (
     Ranks,
@@ -122,8 +123,8 @@ def _check_published(found: SearchResult) -> None:
     """Of one plan what it is of many."""
     plans = [each.plan for each in (*found.best[:5], *found.other_splits)]
     if plans:
-        one_by_one = [not unpublished(plan, found.inputs) for plan in plans]
-        np.testing.assert_array_equal(is_published(Plans.of(plans), found.inputs), one_by_one)
+        one_by_one = [not (unpublished(plan, found.inputs) or beaten_kinds(plan, found.inputs)) for plan in plans]
+        np.testing.assert_array_equal(is_unbeaten(Plans.of(plans), found.inputs), one_by_one)
 
 
 def _check_equal(found: SearchResult) -> None:
@@ -213,6 +214,15 @@ def test_layouts_of_the_job_itself_come_first_and_beaten_ones_of_others_never(mo
     assert found == [[True, False], [False, True], [True, False], [False, False]]
 
 
+def test_runs_that_train_all_weights_say_nothing_of_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapters = DENSE.replace(job=DENSE.job.replace(lora_rank=16))
+    runs = [PublishedRun(PLAIN, DENSE, 10.0, "all"), PublishedRun(replace(PLAIN, vpp=2), adapters, 8.0, "adapters")]
+    monkeypatch.setattr(published_layouts, "published_plans", lambda: published_plans_of(runs))
+    both = Plans.of([run.plan for run in runs])
+    found = [has_published_layout(both, asked).tolist() for asked in (DENSE, adapters)]
+    assert found == [[True, False], [False, True]]
+
+
 def test_what_no_run_has_is_named_with_how_far_runs_go() -> None:
     experts = question(mixture(), "32x8:h100", global_batch=256)
     sharded = Plan(dp=256, zero=3)
@@ -248,7 +258,7 @@ def test_a_run_speaks_for_later_accelerators_and_for_the_generation_before(accel
     """ZeRO 3 in Megatron was run on H100 and later ones alone: on A100 that tells something, on V100 it does not."""
     asked = question(llama_8b(), f"4x8:{accelerator}", global_batch=64)
     (sharded,) = Plans.of([Plan(dp=32, zero=3, num_microbatches=2)])
-    assert is_published(Plans.of([sharded]), asked).item() == proven
+    assert is_unbeaten(Plans.of([sharded]), asked).item() == proven
     told = unpublished(sharded, asked)
     assert bool(told) != proven
     assert all(each.what.endswith("of this generation or the next") for each in told)
@@ -282,6 +292,26 @@ def test_a_plan_of_no_published_kind_gives_way_to_one_that_is_a_little_slower(sl
     none, proven = np.zeros(2, dtype=np.int64), np.array([False, True])
     ranks = Ranks(none, np.array([1.0, 1 + slower * share]), proven, *2 * (none.astype(bool),), none)
     assert tied_rows(ranks, DENSE)[0] == first
+
+
+def test_a_kind_of_plan_counts_as_far_as_its_runs_were_not_beaten() -> None:
+    asked = question(mixture(), "32x8:h100", global_batch=256)
+    split, sharded = Plan(tp=2, sp=True, ep=8, pp=4, dp=32, zero=1, num_microbatches=8), Plan(dp=256, ep=8, zero=3)
+    alone, beside = ([PublishedRun(sharded, asked, 9.0), *others] for others in ([], [PublishedRun(split, asked, 8.0)]))
+    kind = "experts fully sharded under expert parallelism in megatron"
+    assert [extents_of(runs)[9].unbeaten[kind] for runs in (alone, beside)] == [256, 0]
+    assert [extents_of(runs)[9].accelerators[kind] for runs in (alone, beside)] == [256, 256]
+
+
+def test_experts_sharded_by_megatron_give_way_as_every_published_job_had_a_faster_plan() -> None:
+    asked = question(mixture(), "32x8:h100", global_batch=256)
+    sharded, few = Plan(dp=256, ep=8, zero=3), question(mixture(), "1x8:h100", global_batch=256)
+    assert not unpublished(sharded, asked)
+    assert beaten_kinds(sharded, asked) == ["experts fully sharded under expert parallelism in megatron"]
+    assert not is_unbeaten(Plans.of([sharded]), asked).any()
+    assert not beaten_kinds(Plan(dp=8, ep=8, zero=3, num_microbatches=32), few)
+    split, other = estimate_each([Plan(tp=2, sp=True, ep=8, pp=4, dp=32, zero=1, num_microbatches=8), sharded], asked)
+    assert "avoids experts fully sharded under expert parallelism in megatron" in reasons(split, other, asked)
 
 
 def test_a_reason_never_sets_a_probability_against_itself() -> None:

@@ -10,7 +10,14 @@ import pytest
 from meshwright.errors import InvalidSpec
 from meshwright.specs.model import Experts, Mlp, Model
 from meshwright.specs.reading.model import read_model
-from meshwright.specs.weights import active_parameter_count, parameter_count
+from meshwright.specs.weights import (
+    active_parameter_count,
+    embedding_weights,
+    head_weights,
+    layer_weights,
+    mtp_weights,
+    parameter_count,
+)
 
 CONFIGS = Path(__file__).parents[2] / "data" / "hf_configs"
 SIZES = {
@@ -65,6 +72,15 @@ def test_a_published_model_has_the_published_parameters(name: str, parameters: i
     model = read_model(CONFIGS / f"{name}.json")
     assert (parameter_count(model), active_parameter_count(model)) == (parameters, active)
     assert model.name == name
+
+
+@pytest.mark.parametrize(("name", "billions"), [("glm-4.5-air", 110), ("glm-4.5", 358)])
+def test_glm_has_the_parameters_of_its_files(name: str, billions: int) -> None:
+    """They hold the layer of multi-token prediction too, with an embedding and a head of its own."""
+    model = read_model(name)
+    last = model.layer_kinds[model.layer_pattern[-1]]
+    prediction = [*mtp_weights(model), *layer_weights(model, last), *embedding_weights(model), *head_weights(model)]
+    assert round(parameter_count(model) / 1e9 + sum(each.elements for each in prediction) / 1e9) == billions
 
 
 def test_a_path_is_read_as_its_file() -> None:

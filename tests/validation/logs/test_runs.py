@@ -102,6 +102,16 @@ def test_the_command_prints_both_and_the_difference(tmp_path: Path, launch: Path
     assert any("by 1 of its own runs" in each for each in planned.document["assumptions"])
 
 
+def test_a_file_that_starts_another_number_of_accelerators_is_told(tmp_path: Path, launch: Path) -> None:
+    """Where the log does not say how many there were, which would be refused."""
+    silent = [line for line in megatron() if "world_size" not in line]
+    question = "runs", str(logged(tmp_path / "a.log", silent)), "--from", str(launch), "--cluster"
+    note = "the file starts 8 x 8 GPUs; asked about: 32 GPUs"
+    told = [" ".join(asked(*question, f"{nodes}x8:h100").out.split()) for nodes in (8, 4)]
+    assert [note in text for text in told] == [False, True]
+    assert note in asked(*question, "4x8:h100", "--json").document["notes"]
+
+
 def test_a_log_alone_is_measured(tmp_path: Path) -> None:
     log, table = logged(tmp_path / "a.log", PRINTED["torchtitan"]()), tmp_path / "runs.csv"
     assert "tokens/s/GPU" in asked("runs", str(log), "--out", str(table)).out

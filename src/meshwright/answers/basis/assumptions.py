@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from meshwright.answers.basis.conditions import applicable
-from meshwright.answers.basis.host_memory import host_bytes
 from meshwright.cost.comms.experts import exchange_constants
 from meshwright.cost.compute.slowdown import slowest_of_cluster, sustained_slowdown, usual_slowdown
+from meshwright.search.fits.host_memory import host_bytes
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.behaviours import switched_fields
 from meshwright.specs.inputs import Inputs

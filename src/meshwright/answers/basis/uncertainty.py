@@ -9,7 +9,7 @@ from meshwright.answers.experts.routing import RankImbalance, rank_imbalance, st
 from meshwright.answers.records import fields_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import of_an_unproven_kind, predictive
 from meshwright.specs.residuals import ALLOCATED, GROUPS, like, measured_memory, residuals

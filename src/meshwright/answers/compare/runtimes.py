@@ -35,7 +35,7 @@ from meshwright.search import fan_out
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.many_searches.crossover import Contender, Crossover, crossover
 from meshwright.search.plan_space.space import size
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.search.ranking.rivals import Family, Rivals
 from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs import catalog

@@ -21,7 +21,7 @@ from meshwright.errors import listed
 from meshwright.search.find import SearchResult
 from meshwright.search.fits.least_states import whole_states
 from meshwright.search.many_searches.remedies import Kind, Remedy, remedies
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_count, format_days, format_gib, format_seconds
 

@@ -34,7 +34,7 @@ from meshwright.answers.unfit.ways_to_fit import ways_entry, ways_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.find import SearchResult
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 

@@ -15,7 +15,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult
 from meshwright.search.published.layouts import FastestRun, fastest_run_of, has_published_layout, is_known_to_work
-from meshwright.search.published.runs import Unpublished, is_published, unpublished
+from meshwright.search.published.untested import Unpublished, beaten_kinds, is_unbeaten, unpublished
 from meshwright.search.ranking.rank import rank_time_s
 from meshwright.search.ranking.ties import AXES, complexity, share_of_ties, tied_within
 from meshwright.specs.inputs import Inputs
@@ -56,7 +56,7 @@ def tie_lines(result: SearchResult) -> list[str]:
 
 def preferred_words(result: SearchResult) -> str:
     """That the recommended plan is preferred to a faster one that predictions can tell from it, or to one that no
-    published run is like, and why; nothing where it is neither (`search.ranking.ties.tied_rows`).
+    published run is like, or only beaten ones, and why; nothing where it is neither (`search.ranking.ties.tied_rows`).
     """
     best, inputs = result.best[0], result.inputs
     if tied_share(result) <= share_of_ties(inputs):
@@ -173,8 +173,8 @@ def tied_share(result: SearchResult) -> float:
     """The share of the fastest plan's step up to which predictions cannot tell the recommended one from it."""
     best, inputs = result.best[0], result.inputs
     fastest = result.fastest or best
-    published = bool(is_published(Plans.of([fastest.plan]), inputs).item())
-    return tied_within(float(rank_time_s(best) / rank_time_s(fastest)) - 1, published, inputs)
+    unbeaten = bool(is_unbeaten(Plans.of([fastest.plan]), inputs).item())
+    return tied_within(float(rank_time_s(best) / rank_time_s(fastest)) - 1, unbeaten, inputs)
 
 
 def most_published(each: Unpublished) -> str:
@@ -202,6 +202,8 @@ def reasons(best: Estimate, fastest: Estimate, inputs: Inputs) -> str:
     given = []
     if unpublished(other, inputs) and not unpublished(one, inputs):
         given.append("stays within what published runs have used")
+    elif beaten := [each for each in beaten_kinds(other, inputs) if each not in beaten_kinds(one, inputs)]:
+        given.append(f"avoids {beaten[0]} (slower in published runs)")
     known = is_known_to_work(Plans.of([one, other]), inputs)
     if known[0] and not known[1]:
         given.append(_as_published(one, inputs))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from meshwright.answers.basis.host_memory import host_bytes
 from meshwright.answers.launch.unlaunched import unlaunched
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.progress.looking import what_would_fit
@@ -17,8 +16,9 @@ from meshwright.errors import MeshwrightError, NothingFits, Stopped
 from meshwright.layout.groups import expert_sharding_ranks
 from meshwright.layout.plan import FULLY_SHARDED
 from meshwright.search.find import Progress, SearchResult
+from meshwright.search.fits.host_memory import host_bytes
 from meshwright.search.many_searches.remedies import Kind, Remedy
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.specs.hosts import unknown_host
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds

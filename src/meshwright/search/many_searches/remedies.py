@@ -14,9 +14,10 @@ from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality.rule import divisors
 from meshwright.search.find import Progress, SearchResult
+from meshwright.search.fits.host_memory import hosts_hold
 from meshwright.search.fits.least_states import states_fit
 from meshwright.search.many_searches.fewest_nodes import fewest_nodes, round_numbers, safe_at
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.search.safe import safe_plan
 from meshwright.specs.adapters import ATTENTION, runtimes_with_adapters
 from meshwright.specs.behaviours import LIGER, beside_adapters, position_of, with_behaviours
@@ -277,7 +278,7 @@ def _enough(found: Iterable[Remedy]) -> Iterator[Remedy]:
 def _answers(kind: Kind, questions: Iterable[Question], progress: Progress | None) -> Iterator[Remedy]:
     """Of questions with their options, those for which a search recommends a plan that is safe."""
     for options, inputs in questions:
-        if not states_fit(inputs):
+        if not states_fit(inputs) or not hosts_hold(inputs):
             continue
         try:
             best = safe_plan(inputs, progress)

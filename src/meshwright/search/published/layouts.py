@@ -35,8 +35,8 @@ class FastestRun(NamedTuple):
 
 def has_published_layout(plans: Plans, inputs: Inputs) -> BoolColumn:
     """Whether the fastest published run of this job was split as each plan is, shape (n,); of the same model in the
-    family of runtimes, as precise and on as many of the same accelerators. Where none is of this batch, those of
-    others with sequences as long count that no other batch has shown to be slower.
+    family of runtimes, as precise, on as many of the same accelerators, with all weights trained or adapters alone.
+    Where none is of this batch, those of others with sequences as long count that no batch has shown to be slower.
     """
     return _of_layouts(plans, _layouts_for(inputs))
 
@@ -76,8 +76,8 @@ def _layouts_for(inputs: Inputs) -> list[Layout]:
 
 def _by_precision(inputs: Inputs) -> tuple[list[Layout], list[Layout]]:
     """Those of the question's precision that count for it, and those of others that none was measured to beat."""
-    model, family, accelerator, accelerators, bits = question_key(inputs)
-    question = model, family, accelerator, accelerators, inputs.job.sequence_length
+    model, family, accelerator, accelerators, freezes, bits = question_key(inputs)
+    question = model, family, accelerator, accelerators, freezes, inputs.job.sequence_length
     alike = published_plans().layouts_by_question.get(question, [])
     as_precise = [each for each in alike if each.bits == bits]
     of_job = [each for each in as_precise if each.global_batch == inputs.job.global_batch]

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import BaseModel
 
-from meshwright.arrays import BoolColumn
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.published.kinds import kinds
@@ -25,8 +24,6 @@ from meshwright.specs.weights import parameters_by_part
 DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp")
 LAYOUT = ("tp", "sp", "cp", "pp", "vpp", "ep", "etp", "zero", "micro_batch")
 """What a published run's plan is known by; the rest (recomputation, how stages are cut) follows the memory."""
-LARGER = 8
-"""Times the accelerators of any published run of its kind, beyond which a plan is of another kind; assumed."""
 NEWER = 1
 """Generations by which the accelerators of a run may be newer than those of a plan that it speaks for: a release of a
 framework serves a new generation and the one before, and what ran on older ones goes on to run. Assumed."""
@@ -34,8 +31,8 @@ NEWEST = 99
 """The number of a generation that none is newer than."""
 AS_FAST = 0.02
 """Of a step time, by which a run is no slower than another: what a run of one job repeated differs by; assumed."""
-_Key = tuple[str, str, str, int, int]
-"""Model, family of runtimes, accelerator, how many, bits."""
+_Key = tuple[str, str, str, int, bool, int]
+"""Model, family of runtimes, accelerator, how many, whether weights are frozen, bits."""
 _Job = tuple[_Key, int, int]
 """A question's key, sequence length and global batch."""
 
@@ -49,6 +46,8 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     """Of its runtime."""
     accelerator: str
     accelerators: int
+    freezes_weights: bool
+    """Adapters beside frozen weights were trained, which need other memory than all weights."""
     bits: int
     """Of the operands of its products."""
     sequence_length: int
@@ -93,6 +92,8 @@ class Extent(Spec):
     """The largest of each."""
     accelerators: dict[str, int]
     """The most that a run of each kind had, 0 where no run is of it."""
+    unbeaten: dict[str, int]
+    """The same of runs that no other one of their job was measured to beat."""
     most_accelerators: int
     """Of any run."""
 
@@ -101,8 +102,13 @@ class Extent(Spec):
         return Extent(
             degrees=_larger(self.degrees, other.degrees),
             accelerators=_larger(self.accelerators, other.accelerators),
+            unbeaten=_larger(self.unbeaten, other.unbeaten),
             most_accelerators=max(self.most_accelerators, other.most_accelerators),
         )
+
+    def without_beaten(self) -> Extent:
+        """How far the kinds of unbeaten runs go, and the degrees of all."""
+        return self.replace(accelerators=self.unbeaten)
 
 
 class PublishedPlans(Spec):
@@ -114,11 +120,12 @@ class PublishedPlans(Spec):
     """Of every job those that were measured to be the fastest, and those of which no time is printed."""
 
     @cached_property
-    def layouts_by_question(self) -> Mapping[tuple[str, str, str, int, int], list[Layout]]:
+    def layouts_by_question(self) -> Mapping[tuple[str, str, str, int, bool, int], list[Layout]]:
         """By all of a question's key but the bits, and by sequence length."""
-        known = defaultdict[tuple[str, str, str, int, int], list[Layout]](list)
+        known = defaultdict[tuple[str, str, str, int, bool, int], list[Layout]](list)
         for each in self.layouts:
-            known[each.model, each.family, each.accelerator, each.accelerators, each.sequence_length].append(each)
+            cluster = each.accelerator, each.accelerators
+            known[each.model, each.family, *cluster, each.freezes_weights, each.sequence_length].append(each)
         return known
 
 
@@ -130,10 +137,8 @@ def published_plans() -> PublishedPlans:
 
 def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     """What the plans of published runs are like."""
-    runs, jobs = tuple(runs), defaultdict[_Job, list[PublishedRun]](list)
-    for run in runs:
-        job = run.inputs.job
-        jobs[question_key(run.inputs), job.sequence_length, job.global_batch].append(run)
+    runs = tuple(runs)
+    jobs = _by_job(runs)
     fastest = {job: _by_degrees(_fastest(of_job)) for job, of_job in jobs.items()}
     every = ((job, degrees_of(run.plan)) for job, of_job in jobs.items() for run in of_job)
     beaten = {(job[0], degrees) for job, degrees in every if degrees not in fastest[job]}
@@ -146,6 +151,14 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     return PublishedPlans(generations=extents_of(runs), layouts=tuple(Layout(**each) for each in known))
 
 
+def _by_job(runs: Iterable[PublishedRun]) -> Mapping[_Job, list[PublishedRun]]:
+    jobs = defaultdict[_Job, list[PublishedRun]](list)
+    for run in runs:
+        job = run.inputs.job
+        jobs[question_key(run.inputs), job.sequence_length, job.global_batch].append(run)
+    return jobs
+
+
 def _told(run: PublishedRun) -> tuple[bool, bool, str, float | None, float | None, str, tuple[str, ...]]:
     """The fields of a layout that are its run's own."""
     recomputes_all, spells_chunks = run.plan.recompute == Recompute.FULL, bool(run.plan.chunk_layers)
@@ -155,7 +168,9 @@ def _told(run: PublishedRun) -> tuple[bool, bool, str, float | None, float | Non
 
 def extents_of(runs: Iterable[PublishedRun]) -> dict[int, Extent]:
     """How far the plans of runs go, by generation of accelerators."""
-    extents = joined_extents({generation(run.inputs): _extent_of(run)} for run in runs)
+    jobs = ((of_job, _least_s(of_job)) for of_job in _by_job(runs).values())
+    parts = ((run, _is_as_fast(run, least)) for of_job, least in jobs for run in of_job)
+    extents = joined_extents({generation(run.inputs): _extent_of(run, unbeaten)} for run, unbeaten in parts)
     return dict(sorted(extents.items()))
 
 
@@ -168,11 +183,13 @@ def joined_extents(parts: Iterable[Mapping[int, Extent]]) -> dict[int, Extent]:
     return extents
 
 
-def _extent_of(run: PublishedRun) -> Extent:
+def _extent_of(run: PublishedRun, unbeaten: bool) -> Extent:
     of_kinds = kinds(Plans.of([run.plan]), run.inputs).items()
+    accelerators = {name: run.plan.num_gpus * is_of.item() for name, is_of in of_kinds}
     return Extent(
         degrees={name: getattr(run.plan, name) for name in DEGREES},
-        accelerators={name: run.plan.num_gpus * is_of.item() for name, is_of in of_kinds},
+        accelerators=accelerators,
+        unbeaten={name: many * unbeaten for name, many in accelerators.items()},
         most_accelerators=run.plan.num_gpus,
     )
 
@@ -198,7 +215,8 @@ def extent_for(number: int, extents: Mapping[int, Extent]) -> Extent:
     """
     near = [each for of, each in extents.items() if of <= number + NEWER]
     names = {name for each in extents.values() for name in each.accelerators}
-    none = Extent(degrees=dict.fromkeys(DEGREES, 1), accelerators=dict.fromkeys(sorted(names), 0), most_accelerators=0)
+    no_runs = dict.fromkeys(sorted(names), 0)
+    none = Extent(degrees=dict.fromkeys(DEGREES, 1), accelerators=no_runs, unbeaten=no_runs, most_accelerators=0)
     return reduce(Extent.joined, near, none)
 
 
@@ -208,8 +226,16 @@ def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 def _fastest(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
     """Of the runs of one job those that none was measured to beat."""
-    least = min((run.step_time_s for run in runs if run.step_time_s), default=0.0)
-    return [run for run in runs if not run.step_time_s or run.step_time_s <= least * (1 + AS_FAST)]
+    least = _least_s(runs)
+    return [run for run in runs if _is_as_fast(run, least)]
+
+
+def _least_s(runs: Sequence[PublishedRun]) -> float:
+    return min((run.step_time_s for run in runs if run.step_time_s), default=0.0)
+
+
+def _is_as_fast(run: PublishedRun, least_s: float) -> bool:
+    return not run.step_time_s or run.step_time_s <= least_s * (1 + AS_FAST)
 
 
 def _by_degrees(runs: Sequence[PublishedRun]) -> dict[tuple[int, ...], PublishedRun]:
@@ -234,65 +260,5 @@ def degrees_of(plan: Plan) -> tuple[int, ...]:
 def question_key(inputs: Inputs) -> _Key:
     """What a question has in common with a layout, but for its sequences and its batch."""
     cluster, bits = inputs.cluster, BITS[inputs.recipe.number_format]
-    return model_key(inputs), inputs.runtime.family, cluster.accelerator.id, cluster.num_gpus, bits
-
-
-class Unpublished(NamedTuple):
-    """What no published run has, and how far published ones go."""
-
-    what: str
-    most: str
-    """Of published runs."""
-
-
-def is_published(plans: Plans, inputs: Inputs) -> BoolColumn:
-    """Whether published runs go as far as each plan in every kind and degree, shape (n,); of accelerators, which all
-    plans of a question have as many of, there may be more.
-    """
-    return ~goes_beyond(plans, inputs, extent(generation(inputs)))
-
-
-def goes_beyond(plans: Plans, inputs: Inputs, known: Extent) -> BoolColumn:
-    """Whether each plan goes further than some runs in any kind or degree, shape (n,); known: how far these go."""
-    beyond = [getattr(plans, name) > largest for name, largest in known.degrees.items()]
-    judged = _judged(plans, inputs, known)
-    beyond += [is_of & _too_many(plans, known.accelerators[name]) for name, is_of in judged.items()]
-    further: BoolColumn = np.any(beyond, axis=0)
-    return further
-
-
-def unpublished(plan: Plan, inputs: Inputs) -> list[Unpublished]:
-    """Every kind and degree in which published runs do not go as far as a plan, and the accelerators, if there are more
-    than any run of this generation or the next had.
-    """
-    known, anywhere, plans = extent(generation(inputs)), extent(NEWEST), Plans.of([plan])
-    degrees = [
-        Unpublished(_named(f"{name} {of}", 0, of <= anywhere.degrees[name]), f"{name} {largest}")
-        for name, largest in known.degrees.items()
-        if (of := getattr(plan, name)) > largest
-    ]
-    of_kinds = [
-        Unpublished(_named(name, plan.num_gpus if most else 0, later), str(most or "none"))
-        for name, is_of in _judged(plans, inputs, known).items()
-        if (is_of & _too_many(plans, most := known.accelerators[name])).item()
-        for later in [not _too_many(plans, anywhere.accelerators[name])]
-    ]
-    most = known.most_accelerators
-    size = [Unpublished(f"{plan.num_gpus:,} accelerators", f"{most:,}")] if plan.num_gpus > most else []
-    return degrees + of_kinds + size
-
-
-def _named(what: str, count: int, elsewhere: bool) -> str:
-    """What no run has, on how many accelerators where fewer have it, and on which where later ones have it."""
-    on = f" on {f'{count} ' if count else ''}accelerators" if count or elsewhere else ""
-    return f"{what}{on}{' of this generation or the next' if elsewhere else ''}"
-
-
-def _judged(plans: Plans, inputs: Inputs, known: Extent) -> dict[str, BoolColumn]:
-    """The kinds of which published runs tell something; of a framework without any they tell nothing."""
-    return {name: is_of for name, is_of in kinds(plans, inputs).items() if name in known.accelerators}
-
-
-def _too_many(plans: Plans, most: int) -> BoolColumn:
-    """Whether plans take far more accelerators than any published run, shape (n,)."""
-    return plans.num_gpus > LARGER * most
+    job = model_key(inputs), inputs.runtime.family, cluster.accelerator.id, cluster.num_gpus
+    return (*job, inputs.freezes_weights, bits)

@@ -14,7 +14,7 @@ from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import USUAL
 from meshwright.layout.plans import Plans, leaves_split, without_recompute
 from meshwright.search.published.layouts import has_equal_stages, has_published_layout, is_known_to_work
-from meshwright.search.published.runs import is_published
+from meshwright.search.published.untested import is_unbeaten
 from meshwright.search.ranking.rank import rank_time_s
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
@@ -35,8 +35,8 @@ class Ranks(NamedTuple):
     verdict: IntColumn
     time_s: FloatColumn
     """As `rank_time_s`."""
-    published: BoolColumn
-    """Whether published runs go as far."""
+    unbeaten: BoolColumn
+    """As `is_unbeaten`."""
     known_layout: BoolColumn
     """Whether the fastest published run of a job of the model was split alike, as `has_published_layout`."""
     known_to_work: BoolColumn
@@ -55,7 +55,7 @@ def ranks_of(estimates: Estimates) -> Ranks:
     return Ranks(
         verdict=estimates.verdict,
         time_s=rank_time_s(estimates),
-        published=is_published(plans, inputs),
+        unbeaten=is_unbeaten(plans, inputs),
         known_layout=has_published_layout(plans, inputs),
         known_to_work=is_known_to_work(plans, inputs),
         complexity=complexity(plans, inputs) + risk_points(estimates.probability),
@@ -178,7 +178,8 @@ def tied_rows(ranks: Ranks, inputs: Inputs) -> IntColumn:
     step time and what their complexity may cost: seconds * (1 + `POINT` * complexity).
 
     Equal are plans whose step times differ by less than `share_of_ties`. Where the fastest is of a kind that no
-    published run has, published ones are as good up to a larger share, and take its place. So are plans that were
+    published run has, or only runs that another plan was measured to beat, others are as good up to a larger share, and
+    take its place. So are plans that were
     split as the fastest published run of a job of the model and recompute whole layers only where it did: they are
     known to work, and up to `share_of_layouts` not known to be slower.
     """
@@ -188,10 +189,10 @@ def tied_rows(ranks: Ranks, inputs: Inputs) -> IntColumn:
 def _tied(ranks: Ranks, groups: IntColumn, inputs: Inputs) -> BoolColumn:
     """Whether plans are as good as the fastest of the best verdict of their group, as `tied_rows` says, shape (n,)."""
     times = np.where(ranks.verdict == _least(ranks.verdict, groups), ranks.time_s, np.inf)
-    published = np.where(ranks.published, times, np.inf)
-    least, known = _least(times, groups), _least(published, groups)
+    unbeaten = np.where(ranks.unbeaten, times, np.inf)
+    least, known = _least(times, groups), _least(unbeaten, groups)
     gives_way = known <= least * (1 + share_of_ties(inputs, published=False))
-    times, least = np.where(gives_way, published, times), np.where(gives_way, known, least)
+    times, least = np.where(gives_way, unbeaten, times), np.where(gives_way, known, least)
     share = share_of_ties(inputs)
     tied: BoolColumn = times <= least * (1 + np.where(ranks.known_to_work, max(share_of_layouts(inputs), share), share))
     return tied
@@ -207,7 +208,8 @@ def _least(values: FloatColumn | IntColumn, groups: IntColumn) -> FloatColumn:
 def tied_within(longer: float, published: bool, inputs: Inputs) -> float:
     """The share of the fastest plan's step up to which predictions cannot tell the recommended one from it.
 
-    longer: what the recommended one takes more, a share; published: whether runs of the fastest one's kind were.
+    longer: what the recommended one takes more, a share; published: whether runs of the fastest one's kind were, not
+    all of them beaten.
     """
     share = share_of_ties(inputs, published or longer == 0)
     both = (1 + share) * (1 + share_of_ties(inputs)) - 1
@@ -221,7 +223,7 @@ def equal_plans(ranks: Ranks, inputs: Inputs) -> int:
     times = np.where(ranks.verdict == ranks.verdict.min(), ranks.time_s, np.inf)
     fastest, recommended = int(times.argmin()), tied_rows(ranks, inputs)[0]
     longer = float(times[recommended] / times[fastest] - 1)
-    most = tied_within(longer, bool(ranks.published[fastest]), inputs)
+    most = tied_within(longer, bool(ranks.unbeaten[fastest]), inputs)
     return int(np.count_nonzero(times <= times[fastest] * (1 + most)))
 
 
@@ -262,7 +264,7 @@ def contenders(ranks: Ranks, groups: IntColumn, most: int, inputs: Inputs) -> In
     firsts = fastest_first[np.sort(distinct_values(groups[fastest_first]).first)[:most]]
     near = fastest_first[_not_behind(ranks, firsts[-1], inputs)[fastest_first]]
     rows = ranks.take(near)
-    marks = (each.astype(np.int64) for each in (rows.published, rows.known_layout, rows.known_to_work))
+    marks = (each.astype(np.int64) for each in (rows.unbeaten, rows.known_layout, rows.known_to_work))
     alike = distinct_rows(groups[near], rows.verdict, *marks, rows.complexity)[1]
     kept: IntColumn = near[distinct_values(alike).first]
     return kept

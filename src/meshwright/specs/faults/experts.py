@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
-from meshwright.errors import Fault
+from meshwright.errors import Fault, any_of
+from meshwright.specs import catalog
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
-from meshwright.specs.runtime import Runtime
+from meshwright.specs.runtime import Runtime, read_runtime
 
 FUSED_PRECISION = "mxfp8"
 """The recipe whose fused products of experts are priced."""
@@ -24,7 +26,8 @@ def expert_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
 
 def _experts(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
     if model.is_moe and not runtime.plans.experts:
-        yield Fault("model", f"{model.name} has experts, and {runtime.id} has no such models")
+        others = any_of(_runtimes_with_experts())
+        yield Fault("model", f"{model.name} has experts, and {runtime.id} has no such models; use {others}")
     even = {"expert_imbalance": 1.0, "expert_spread": 0.0, "expert_capacity": None}
     for name, nothing in even.items() if not model.is_moe else ():
         value = getattr(job, name)
@@ -34,6 +37,11 @@ def _experts(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
     if model.is_moe and job.expert_capacity is not None and not runtime.plans.drops_tokens:
         what = f"is {job.expert_capacity:g}, but {runtime.id} drops no tokens"
         yield Fault("job.expert_capacity", f"{what}; give an expert imbalance instead, or leave it out")
+
+
+@cache
+def _runtimes_with_experts() -> tuple[str, ...]:
+    return tuple(name for name in catalog.names("runtimes") if read_runtime(name).plans.experts)
 
 
 def _fused_products(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table
 from meshwright.answers.records import document_of
+from meshwright.answers.words import plural
 from meshwright.launch.imports.question import LaunchQuestion
 from meshwright.units import GIB, format_gib, format_seconds
 from meshwright.validation.logs.log import RunLog
@@ -36,7 +37,11 @@ def runs_document(measured: Sequence[MeasuredRun], question: LaunchQuestion | No
         }
         for run in measured
     ]
-    planned = {"launch_file": str(question.path), "plan": question.plan, "inputs": question.inputs} if question else {}
+    planned = (
+        {"launch_file": str(question.path), "notes": question.notes, "plan": question.plan, "inputs": question.inputs}
+        if question
+        else {}
+    )
     return document_of(schema=SCHEMA, **planned, runs=entries)
 
 
@@ -71,7 +76,7 @@ def _run(run: MeasuredRun, question: LaunchQuestion | None) -> Iterator[Block]:
         yield Table(("", "predicted", "measured", "difference"), tuple(rows), note=note)
     else:
         yield Lines((*_alone(run),))
-    if notes := [*_notes(run)]:
+    if notes := [*_notes(run), *(question.notes if question else ())]:
         yield Heading("Notes on these figures", 3)
         yield Bullets(tuple(notes))
 
@@ -80,7 +85,7 @@ def steps_line(log: RunLog) -> str:
     """What was taken of a log, and how far its steps spread."""
     typical, unit = log.typical, UNITS[log.pace]
     spread = f"8 in 10 are between {_in(typical.p10, log)} and {_in(typical.p90, log)}"
-    left = f", without {typical.warm_up} warm-up lines" if typical.warm_up else ""
+    left = f", without {plural(typical.warm_up, 'warm-up line')}" if typical.warm_up else ""
     other = f", without {typical.other_batch} of another global batch" if typical.other_batch else ""
     return f"median {_in(typical.median, log)}{unit} of {typical.used} lines{left}{other}; {spread}"
 

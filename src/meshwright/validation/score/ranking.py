@@ -135,7 +135,7 @@ def _recommended(runs: list[Outcome], predicted: FloatColumn) -> int:
     ranks = Ranks(
         verdict=none.astype(np.int64),
         time_s=predicted,
-        published=~none,
+        unbeaten=~none,
         known_layout=none,
         known_to_work=none,
         complexity=points + risk_points(sure),

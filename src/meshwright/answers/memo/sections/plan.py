@@ -22,7 +22,7 @@ from meshwright.launch.settings import launch_settings
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import Plan, in_runs
 from meshwright.schedules.records import SCHEDULE_NAMES
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.search.ranking.rank import rank_key
 from meshwright.search.ranking.ties import share_of_ties
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Recompute

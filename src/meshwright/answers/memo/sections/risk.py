@@ -10,7 +10,7 @@ from meshwright.answers.words import percent
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import MOST_CERTAIN
 from meshwright.search.plan_space.constrained import satisfies
-from meshwright.search.published.runs import unpublished
+from meshwright.search.published.untested import unpublished
 from meshwright.specs.residuals import without_source
 from meshwright.units import format_gib, format_seconds
 
