@@ -295,7 +295,7 @@ EXPERT_FUNCTIONS = (
 )
 EXPERT_FUNCTIONS += (
     "experts.fused_traffic",
-    "experts.fused_copies",
+    "routing.fused_copies",
     "experts.fused_time",
     "routing.routed_rows",
     "routing.hottest_over_mean",

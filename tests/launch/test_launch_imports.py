@@ -329,6 +329,14 @@ def test_the_multiprocessors_of_a_fused_dispatcher_are_read(tmp_path: Path, opti
     assert inputs.runtime.communication.fused_multiprocessors == read
 
 
+@pytest.mark.parametrize(("exported", "read"), [("export NUM_OF_TOKENS_PER_CHUNK_COMBINE_API=128", 128), ("", 64)])
+def test_the_chunks_of_a_fused_dispatcher_are_read(tmp_path: Path, exported: str, read: int) -> None:
+    experts = "--num-experts 8 --expert-model-parallel-size 8 --moe-router-topk 2 --moe-token-dispatcher-type flex"
+    command = f"torchrun t.py {MODEL} {BATCH} {experts} --moe-flex-dispatcher-backend hybridep"
+    inputs = imported(tmp_path, "a.sh", f"{exported}\n{command}").inputs
+    assert inputs.runtime.communication.fused_chunk_tokens == read
+
+
 @pytest.mark.parametrize("framework", ["megatron-lm", "megatron-bridge"])
 def test_launch_files_give_hybrid_ep_the_multiprocessors_that_are_priced(framework: str) -> None:
     runtime = {"megatron-lm": "megatron-core", "megatron-bridge": "megatron-bridge"}[framework]

@@ -183,10 +183,10 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("fused_activation", (BRIDGE, {}), (LLAMA, {}), "model.bias_activation_fusion True: activations are priced"),
     ("grouped_experts", (EXPERTS, {"ep": 8}), (ALONE, {"ep": 8}), "--moe-grouped-gemm: one module computes"),
     (
-        "hybrid_ep_multiprocessors",
+        "hybrid_ep_kernels",
         (HYBRID_EP, {"ep": 8}),
         (EXPERTS, {"ep": 8}),
-        "--moe-hybridep-num-sms 24: HybridEP is priced on 24 multiprocessors",
+        "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API=64: HybridEP is priced on 24 multiprocessors",
     ),
     ("permute_fusion", (EXPERTS, {"ep": 8}), (UNFUSED, {"ep": 8}), "--moe-permute-fusion: fused kernels sort"),
     (

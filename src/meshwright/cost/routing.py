@@ -155,3 +155,16 @@ def reached_blocks(experts: Experts, blocks: Ints) -> Floats:
     limited = entered * (1.0 - (1.0 - smaller(spanned, 1.0)) * others)
     share: Floats = smaller(limited, 1.0 - missed_share(experts.count, in_block, experts.active))
     return blocks * share
+
+
+def fused_copies(plan: Layout, kind: LayerKind, tokens: Numbers) -> Floats:
+    """How often one rank hands a token to a rank, itself among them: T R, as all ranks that split an expert take it.
+
+    plan: scalar or array (n,); tokens: T on one rank. Returns a count. Source: `reached_blocks`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import MIXTRAL
+    >>> float(fused_copies(Plan(dp=8, ep=8), MIXTRAL.model.layer_kinds[0], tokens=4096)) / 4096
+    2.0
+    """
+    return 1.0 * tokens * plan.etp * reached_blocks(routed_experts(kind), plan.ep)

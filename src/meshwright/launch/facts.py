@@ -215,6 +215,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "expert_capacity": inputs.model.is_moe and inputs.expert_capacity is not None,
         "experts_per_domain": min(plan.ep, inputs.cluster.levels[0].size),
         "flex_backend": "hybridep" if hybrid else "deepep",
+        "fused_chunk_tokens": runtime.communication.fused_chunk_tokens,
         "fused_multiprocessors": runtime.communication.fused_multiprocessors,
         "fused_cross_entropy": runtime.kernels.cross_entropy == "fused",
         "native_cross_entropy": runtime.kernels.cross_entropy == "native",

@@ -150,7 +150,8 @@ class ExpertExchangeConstants(Spec):
     network_latency_s: Seconds
     """Fixed time of one exchange over several domains, with the notification ahead of it, seconds."""
     combined_token_s: Seconds = 0.0
-    """Time that one multiprocessor takes in a combine for a token of one rank, however few its bytes, seconds."""
+    """Time that one multiprocessor takes in a combine of chunks of 64 tokens for a token of one rank, however few its
+    bytes, seconds."""
     assumed: Assumed = ()
     """What in here is an assumption rather than a fit, for users of models with experts."""
 

@@ -13,7 +13,7 @@ from meshwright.cost.comms.group import Traffic, axis_group
 from meshwright.cost.comms.sends import link_bandwidth
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
-from meshwright.cost.routing import hottest_over_mean, reached_blocks, routed_experts, routed_rows
+from meshwright.cost.routing import fused_copies, hottest_over_mean, reached_blocks, routed_experts, routed_rows
 from meshwright.cost.shard import routed_tokens
 from meshwright.layout.plans import Layout
 from meshwright.specs.choices import Recompute
@@ -22,6 +22,8 @@ from meshwright.specs.kernels import ExpertExchangeConstants, Operation
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
+CHUNK_TOKENS = 64
+"""Of the combines that `combined_token_s` was measured of, by which the time for a token falls in proportion."""
 TOKENS = "tokens"
 RESULTS = "results of experts"
 SCORES = "scores of tokens"
@@ -200,28 +202,16 @@ def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers
     return Traffic(size * fused_copies(plan, kind, tokens) * (members[0] - 1) / members[0], across)
 
 
-def fused_copies(plan: Layout, kind: LayerKind, tokens: Numbers) -> Floats:
-    """How often one rank hands a token to a rank, itself among them: T R, as all ranks that split an expert take it.
-
-    plan: scalar or array (n,); tokens: T on one rank. Returns a count. Source: `reached_blocks`.
-
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.reading.examples import MIXTRAL
-    >>> float(fused_copies(Plan(dp=8, ep=8), MIXTRAL.model.layer_kinds[0], tokens=4096)) / 4096
-    2.0
-    """
-    return 1.0 * tokens * plan.etp * reached_blocks(routed_experts(kind), plan.ep)
-
-
 def fused_time(
     operation: str, plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, traffic: Traffic
 ) -> Floats:
     """Seconds of one dispatch, or of the combine that takes the same way back.
 
-    In one domain T = t0 + tokens t_token + w / (e B), and a combine at least t0 + tokens t_token + N t_combined / p.
-    Over several, T = t1 + max(tokens t_token + w / (f B), w_i / (e_i B_i)): w bytes inside the domain, w_i beyond it at
-    every level i crossed, B the bandwidths per rank, N copies of `fused_copies`, p the runtime's multiprocessors, and
-    shares and times of `exchange_constants`. The busiest rank receives its share more.
+    In one domain T = t0 + tokens t_token + w / (e B), and a combine of chunks of c tokens at least t0 + tokens t_token
+    + (64 / c) N t_combined / p. Over several, T = t1 + max(tokens t_token + w / (f B), w_i / (e_i B_i)): w bytes inside
+    the domain, w_i beyond it at every level i crossed, B the bandwidths per rank, N copies of `fused_copies`, c and p
+    the runtime's chunks and multiprocessors, shares and times of `exchange_constants`. The busiest rank receives its
+    share more.
 
     operation: dispatch or combine; plan: scalar or array (n,); tokens: on one rank, count; traffic: of `fused_traffic`,
     bytes. Returns seconds. Error on held-out measurements: 4 % median, 11 % p90 inside a node of 8, 14 % median over 2
@@ -241,7 +231,9 @@ def fused_time(
     sending, link = tokens * constants.token_s, link_bandwidth(group.members[0], cluster)
     linked = traffic.inside / (constants.link_efficiency * link)
     if operation == "combine" and constants.combined_token_s:
-        each = constants.combined_token_s / inputs.runtime.communication.fused_multiprocessors
+        communication = inputs.runtime.communication
+        chunks = CHUNK_TOKENS / communication.fused_chunk_tokens
+        each = chunks * constants.combined_token_s / communication.fused_multiprocessors
         linked = larger(linked, each * fused_copies(plan, kind, tokens))
     alone = constants.latency_s + sending + busiest * linked
     forwarding = sending + busiest * traffic.inside / (constants.forward_efficiency * link)

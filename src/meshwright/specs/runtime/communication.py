@@ -9,8 +9,8 @@ from pydantic import Field
 from meshwright.specs.base import Spec
 
 FOR_EXPERTS = (
-    *("dispatcher", "fused_kernels", "fused_multiprocessors", "fused_whole_sequences", "exchanged_counts"),
-    *("exchanges_scores", "quantised_dispatch", "expert_capacity"),
+    *("dispatcher", "fused_kernels", "fused_multiprocessors", "fused_chunk_tokens", "fused_whole_sequences"),
+    *("exchanged_counts", "exchanges_scores", "quantised_dispatch", "expert_capacity"),
 )
 """Fields of `Communication` that models without experts do not read."""
 Dispatcher = Literal["all_to_all", "all_gather", "fused"]
@@ -27,6 +27,8 @@ class Communication(Spec):
     """Whose kernels a fused dispatcher runs: DeepEP's, or HybridEP's where the accelerator has a table of them."""
     fused_multiprocessors: Annotated[int, Field(ge=1, le=1000)]
     """On how many multiprocessors they run."""
+    fused_chunk_tokens: Annotated[int, Field(ge=16, le=128)]
+    """How many tokens HybridEP combines as one chunk (NUM_OF_TOKENS_PER_CHUNK_COMBINE_API)."""
     fused_whole_sequences: bool
     """Under sequence parallelism every tensor-parallel rank hands a fused dispatcher all tokens of its sequences, so
     that experts receive and compute each t times; else its own part of them."""
