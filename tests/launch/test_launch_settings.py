@@ -79,6 +79,7 @@ HALVES = DEEPSPEED.replace(job=DEEPSPEED.job.replace(precision="fp16"))
 NANOTRON = question(dense_model(vocab_size=50257), "8x8:h100", "nanotron")
 INTERN = question(llama_8b(), "8x8:h100", "internevo")
 TITAN = question(llama_8b(), "8x8:h100", "torchtitan")
+TITAN_ROWWISE = question(llama_8b(), "8x8:h100", "torchtitan", precision="fp8-rowwise")
 TITAN_NEWEST = TITAN.replace(runtime=with_behaviours(TITAN.runtime, ["attention=newest"]))
 A100_TITAN = question(llama_8b(), "8x8:a100", "torchtitan")
 TITAN_NEWEST_ON_A100 = A100_TITAN.replace(runtime=TITAN_NEWEST.runtime)
@@ -404,6 +405,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (TITAN_FUSED, {}),
         "moe_comm_backend deepep: the dispatcher that is priced for ep 8",
     ),
+    ("quantised_by_torchao", (TITAN_ROWWISE, {}), (TITAN, {}), "model_spec.converters float8 rowwise: its kernels"),
     ("attention_backend", (TITAN_NEWEST, {}), (TITAN, {}), "attn_backend varlen: the attention that is priced"),
     ("attention_backend", (TITAN_NEWEST, {"cp": 2}), (TITAN, {"cp": 2}), "attn_backend flex_flash: the attention"),
     ("attention_backend", (TITAN_NEWEST_ON_A100, {"cp": 2}), (TITAN, {"cp": 2}), "attn_backend flex: the attention"),
@@ -489,8 +491,8 @@ def test_what_is_told_is_what_is_written(asked: Asked) -> None:
 
 @pytest.mark.parametrize("asked", [asked for _, *both, _ in TOLD_AND_NOT for asked in both])
 def test_nobody_who_writes_recipes_is_told_flags(asked: Asked) -> None:
-    inputs = asked[0].replace(runtime=read_runtime("megatron-bridge"))
     if asked[0].runtime.launch == "megatron-lm":
+        inputs = asked[0].replace(runtime=read_runtime("megatron-bridge"))
         assert not [line for line in map(str, launch_settings(Plan(**asked[1]), inputs)) if "--" in line]
 
 
