@@ -187,7 +187,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "hybrid_ep_kernels",
         (HYBRID_EP, {"ep": 8}),
         (EXPERTS, {"ep": 8}),
-        "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API=64: HybridEP is priced on 24 multiprocessors",
+        "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API=128: HybridEP is priced on 32 multiprocessors",
     ),
     ("permute_fusion", (EXPERTS, {"ep": 8}), (UNFUSED, {"ep": 8}), "--moe-permute-fusion: fused kernels sort"),
     (

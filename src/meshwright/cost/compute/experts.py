@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from meshwright.arrays import Bools, Floats, Ints, larger, where
+from meshwright.arrays import Bools, Floats, Ints, larger
 from meshwright.cost.compute.accumulation import summed_bytes
 from meshwright.cost.compute.alignment import ALIGNED
 from meshwright.cost.compute.filling import filled_gradient_bytes, filled_row_bytes
@@ -12,7 +12,7 @@ from meshwright.cost.compute.grouped import grouped_time
 from meshwright.cost.compute.linear import Gemm, Linear, linear_time, products_time
 from meshwright.cost.compute.parts import NO_EXPERT_KERNELS, ExpertParts, Kernels
 from meshwright.cost.compute.traffic import LayerTraffic
-from meshwright.cost.routing import busiest_expert_rows, fused_copies, routed_experts, routed_rows
+from meshwright.cost.routing import busiest_expert_rows, routed_experts, routed_rows
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import routed_tokens
 from meshwright.layout.plans import Layout
@@ -95,8 +95,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
 
     The router runs in half precision or fp32, as the runtime says; it moves the runtime's bytes for each of T E scores
     each way. Permuting, weighing and summing R routed rows moves the runtime's bytes an element, and more with several
-    experts a rank behind an all-to-all, half of that on each side; writing the tokens 2, of all `fused_copies` of them
-    where a fused dispatcher takes these back; some runtimes mask the rows,
+    experts a rank behind an all-to-all, half of that on each side; writing the tokens 2; some runtimes mask the rows,
     their inputs in place. A loop over experts writes the gradient of all tokens for each. Under autocast weights are
     cast as those of other products. The activation moves the runtime's bytes per element of R f, quantising the
     recipe's.
@@ -123,7 +122,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     launch = inputs.cluster.accelerator.kernels.gemm.launch_s * inputs.recipe.quantises
     apart = 1.0 * launch * shard.experts * (kernels.expert_products == "each")
     quantising = kernels.expert_quantising_kernels
-    written, permuted = _permuting(plan, inputs, kind, shard)
+    written, permuted = _permuting(plan, inputs, shard)
     around = 1.0 * hidden * quantised + MASKING_BYTES * kernels.masks_routed_rows * (shard.width + hidden)
     around = around + filled_row_bytes(inputs, 2 * hidden + shard.width + shard.ffn)
     around = around + PADDING_BYTES * hidden * _pads_rows(plan, inputs)
@@ -169,12 +168,8 @@ def _pads_rows(plan: Layout, inputs: Inputs) -> Floats:
     return (kernels.pads_quantised_rows and uneven) * (1.0 - hybrid * dispatches_fused(plan, inputs))
 
 
-def _permuting(
-    plan: Layout, inputs: Inputs, kind: LayerKind, shard: ExpertShard
-) -> tuple[Floats, tuple[LayerTraffic, LayerTraffic]]:
-    """Bytes to write the tokens, as many as a fused dispatcher sends back, and to permute and to unpermute the routed
-    rows in each pass.
-    """
+def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats, tuple[LayerTraffic, LayerTraffic]]:
+    """Bytes to write the tokens, and to permute and to unpermute the routed rows in each pass."""
     kernels, hidden = inputs.runtime.kernels, inputs.model.hidden_size
     received_some = (plan.ep > 1) | kernels.sorts_own_rows
     fused, gathers = dispatches_fused(plan, inputs), inputs.dispatcher == "all_gather"
@@ -195,8 +190,7 @@ def _permuting(
     )
     looped = (kernels.expert_products == "looped") * LOOPED_BYTES * shard.experts * hidden * shard.tokens
     permute = LayerTraffic(permute.forward + 0.5 * masked, permute.backward + masked + indexed * rows + looped)
-    back = where(fused, fused_copies(plan, kind, routed_tokens(plan, inputs)), shard.tokens)
-    return 1.0 * HALF_BYTES * hidden * back, (permute, unpermute)
+    return 1.0 * HALF_BYTES * hidden * shard.tokens, (permute, unpermute)
 
 
 def _bias_gradients_s(inputs: Inputs, block: Experts, shard: ExpertShard) -> Floats:
