@@ -188,7 +188,7 @@ def test_fifteen_constants_at_most_are_fitted_to_training_runs() -> None:
     ("runtime", "model", "accelerator", "most_micro_batches", "told"),
     [
         ("megatron-core", "GPT3-175B", "H100", 16, "6 to 16 micro-batches {} took 11 to 19 % longer"),
-        ("megatron-bridge", "DeepSeek-V3", "GB200", 60, "16 to 60 micro-batches {} took 18 to 56 % longer"),
+        ("megatron-bridge", "DeepSeek-V3", "GB200", 60, "16 to 60 micro-batches {} took 19 to 57 % longer"),
     ],
 )
 def test_answers_say_how_far_off_runs_of_few_micro_batches_are(
