@@ -1,6 +1,7 @@
-"""Shard the model of a written train.py with accelerate's own function on two CPU processes. argv: train.py.
+"""Shard the model of a written train.py with accelerate's own function on two CPU processes.
 
-Its state is a stand-in, as accelerate itself shards on devices alone. Prints JSON.
+argv: train.py, a file by which the processes meet. Prints JSON.
+Its state is a stand-in, as accelerate itself shards on devices alone.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ def main() -> None:
     from torch.distributed.device_mesh import init_device_mesh
 
     os.environ |= {"DATA": "", "CHECKPOINTS": "", "STEPS": "1", "LEARNING_RATE": "1"}
-    distributed.init_process_group("gloo")
-    rank = distributed.get_rank()
+    rank = int(os.environ["RANK"])
+    distributed.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
     torch.manual_seed(rank)
     script: dict[str, Any] = {}
     exec(Path(sys.argv[1]).read_text("utf-8").partition("def optimizer")[0], script)
@@ -49,6 +50,7 @@ def main() -> None:
     buffers = [float(each.sum()) for each in sharded.buffers()]
     if rank == 1:
         print(json.dumps({"same": same, "loss": loss, "buffers": buffers}))
+    distributed.barrier()
     distributed.destroy_process_group()
 
 

@@ -25,15 +25,22 @@ def test_a_rank_without_weights_gets_those_of_the_first_with_its_own_rotary_buff
     inputs = question(read_model(str(tmp_path)), "1x2:h100", "accelerate", sequence_length=64, global_batch=2)
     script = tmp_path / "train.py"
     script.write_text(launch_files(Plan(dp=2, zero=3), inputs, "accelerate").files["train.py"])
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*command, str(Path(__file__).parent / "loaded_by_accelerate.py"), str(script)],
-        env=os.environ | {"MODEL": str(tmp_path), "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    told = json.loads(done.stdout.splitlines()[-1])
+    loaded = Path(__file__).parent / "loaded_by_accelerate.py"
+    command = [sys.executable, str(loaded), str(script), str(tmp_path / "store")]
+    environment = os.environ | {"MODEL": str(tmp_path), "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}
+    ranks = [
+        subprocess.Popen(
+            command,
+            env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    ended = [rank.communicate() for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(errors for _, errors in ended)
+    told = json.loads(ended[1][0].splitlines()[-1])
     assert len(told["same"]) == 21
     assert all(told["same"])
     assert 0 < told["loss"] < 2 * math.log(TINY_LLAMA["vocab_size"])
