@@ -89,6 +89,7 @@ GLM = SIZES | {
     "moe_intermediate_size": 24,
     "first_k_dense_replace": 1,
 }
+HY = SIZES | {"num_experts": 8, "num_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 EXPERTS = SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2}
 VARIANTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("llama", SIZES, {}),
@@ -120,6 +121,9 @@ VARIANTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("glm4_moe", GLM, {}),
     ("glm4_moe", GLM, {"attention_bias": True, "use_qk_norm": True, "head_dim": 24}),
     ("glm4_moe", GLM, {"n_shared_experts": 2, "first_k_dense_replace": 0, "tie_word_embeddings": True}),
+    ("hy_v3", HY, {}),
+    ("hy_v3", HY, {"attention_bias": True, "head_dim": 24, "tie_word_embeddings": True}),
+    ("hy_v3", HY, {"num_shared_experts": 2, "mlp_layer_types": ["dense", "sparse"] * 2 + ["sparse"]}),
     ("gemma2", SIZES, {"tie_word_embeddings": True, "head_dim": 24}),
     ("gemma2", SIZES, {"attention_bias": True}),
     ("gemma3_text", SIZES, {"head_dim": 24, "sliding_window": 8}),

@@ -21,8 +21,8 @@ KEYS = (
     "max_position_embeddings",
 )
 """Keys whose value is taken as it is, beside `norm_eps` and those of rotary positions."""
-ROUTED = {"glm4_moe": {"scoring_func": "sigmoid", "topk_method": "noaux_tc"}}
-"""What the router of a family does without a key that says so (transformers 5.23, modeling_glm4_moe.py)."""
+ROUTED = {key: {"scoring_func": "sigmoid", "topk_method": "noaux_tc"} for key in ("glm4_moe", "hy_v3")}
+"""What the router of a family does without a key that says so (transformers 5.23, modeling_glm4_moe.py, of hy_v3)."""
 ORIGINAL = "original_max_position_embeddings"
 SCALED_FROM_ORIGINAL = ("llama3", "yarn", "longrope")
 """Kinds of rotary positions that rest on how many the model had before they were scaled."""
@@ -52,6 +52,7 @@ def config_values(config: Mapping[str, Any]) -> dict[str, Any]:
             values[f"rope.{ORIGINAL}"] = original
     values[f"rope.{PARTIAL}"] = _turned(config, rotary if isinstance(rotary, Mapping) else {})
     values["norm_eps"] = next((config[key] for key in NORMS if key in config), None)
+    values["routed_scaling_factor"] = config.get("router_scaling_factor", config.get("routed_scaling_factor"))
     return {key: value for key, value in values.items() if _plain(value)}
 
 

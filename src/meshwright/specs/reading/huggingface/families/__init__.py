@@ -18,6 +18,7 @@ FAMILIES = {
     "gpt2": "gpt.Gpt2",
     "gpt_neox": "gpt.GptNeoX",
     "gpt_oss": "mixture.GptOss",
+    "hy_v3": "hunyuan.HyV3",
     "kimi_k2": "deepseek.DeepseekV3",
     "llama": "llama.Llama",
     "minimax_m2": "mixture.MiniMaxM2",
