@@ -1,0 +1,71 @@
+"""Files for a rank that shares states with no other, where frameworks drop settings that several ranks have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch_read_back import read_back
+from meshwright.answers.launch.files import LaunchFiles, launch_files
+from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.reading.model import read_model
+from strategies import question
+
+LLAMA = read_model("llama-3.2-1b")
+OFFLOADED = "optimizer_states=offloaded"
+
+
+def asked(framework: str, *behaviours: str, cluster: str = "1x1:h100", **job: Any) -> Inputs:
+    inputs = question(LLAMA, cluster, framework, global_batch=8, precision="bf16", **job)
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, [*behaviours]))
+
+
+def of_deepspeed(zero: int, *behaviours: str, tp: int = 1, **job: Any) -> LaunchFiles:
+    inputs = asked("deepspeed", *behaviours, cluster=f"1x{tp}:h100", **job)
+    return launch_files(Plan(tp=tp, zero=zero, num_microbatches=8), inputs, "deepspeed")
+
+
+@pytest.mark.parametrize("tp", [1, 8])
+@pytest.mark.parametrize(
+    ("zero", "behaviours", "gradients", "stage"),
+    [
+        (0, [], None, 0),
+        (1, [], None, 1),
+        (3, [], None, 3),
+        (0, [], "fp32", 1),
+        (2, [], "fp32", 2),
+        (0, [OFFLOADED], None, 1),
+        (1, [OFFLOADED], None, 1),
+        (3, [OFFLOADED], None, 3),
+    ],
+)
+def test_deepspeed_keeps_the_stage_of_a_rank_that_divides_nothing(
+    tp: int, zero: int, behaviours: list[str], gradients: str | None, stage: int
+) -> None:
+    """Stage 0 passes offload_optimizer over, and refuses gradients of another type than the weights' (DeepSpeed 0.19.8
+    runtime/engine.py, _do_optimizer_sanity_check).
+    """
+    files = of_deepspeed(zero, *behaviours, tp=tp, gradients=gradients).files
+    written = json.loads(files["deepspeed.json"])
+    assert written["zero_optimization"]["stage"] == stage
+    assert written["data_types"]["grad_accum_dtype"] == (gradients or "bf16")
+    assert ("offload_optimizer" in written["zero_optimization"]) == bool(behaviours)
+
+
+def test_a_bucket_that_is_not_priced_is_small_where_one_rank_offloads() -> None:
+    """DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py, setup_buckets: 5e8 elements unless told otherwise."""
+    zero = json.loads(of_deepspeed(0, OFFLOADED).files["deepspeed.json"])["zero_optimization"]
+    assert zero["reduce_bucket_size"] == 50_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.clients("deepspeed")
+def test_deepspeed_takes_the_types_of_one_rank(tmp_path: Path) -> None:
+    written = [of_deepspeed(zero, gradients="fp32") for zero in (0, 1, 3)]
+    told = read_back("objects_deepspeed.py", written, tmp_path)
+    assert [(each["zero"], each["gradients"]) for each in told] == [(1, "fp32"), (1, "fp32"), (3, "fp32")]
