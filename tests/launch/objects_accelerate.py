@@ -22,11 +22,16 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     load_config_from_file(file)
     words = ["--config_file", file, "--num_machines", str(case["nodes"]), "--machine_rank", "0", "train.py"]
     arguments, *_ = _validate_launch_command(launch_command_parser().parse_args(words))
-    with mock.patch.dict(os.environ, prepare_multi_gpu_env(arguments)):
+    with mock.patch("accelerate.utils.launch.is_fp8_available", return_value=True):
+        environment = prepare_multi_gpu_env(arguments)
+    with mock.patch.dict(os.environ, environment):
         parallel = ParallelismConfig()
         with pretended(case["ranks"]):
             mesh = parallel.build_device_mesh("cpu")
         plugin = FullyShardedDataParallelPlugin()
+        if os.environ.get("ACCELERATE_FP8_BACKEND") == "AO":  # Accelerator, which wants a device, raises a ValueError
+            assert not plugin.cpu_ram_efficient_loading
+            assert os.environ["ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER"] in ("True", "False")
     return {
         "tp": parallel.tp_size,
         "cp": parallel.cp_size,

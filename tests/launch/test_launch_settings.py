@@ -87,6 +87,7 @@ TITAN_EXPERTS = question(read_model("qwen3-30b-a3b"), "8x8:h100", "torchtitan")
 HYBRID_EP = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["dispatcher=fused", "fused_kernels=hybrid_ep"]))
 TITAN_FUSED = TITAN_EXPERTS.replace(runtime=with_behaviours(TITAN_EXPERTS.runtime, ["dispatcher=fused"]))
 ACCELERATE = question(llama_8b(), "8x8:h100", "accelerate")
+ACCELERATE_FP8 = question(llama_8b(), "8x8:h100", "accelerate", precision="fp8")
 ACCELERATE_LIGER = ACCELERATE.replace(runtime=with_behaviours(ACCELERATE.runtime, WITH_LIGER))
 ACCELERATE_LOSS = ACCELERATE.replace(runtime=with_behaviours(ACCELERATE.runtime, WITH_LOSS))
 ACCELERATE_ON_HOST = ACCELERATE.replace(runtime=with_behaviours(ACCELERATE.runtime, OFFLOADED))
@@ -432,6 +433,18 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (ACCELERATE, {"cp": 4}),
         (ACCELERATE, {}),
         "no parallelism_config_sp_size: only one of this and parallelism_config_cp_size 4",
+    ),
+    (
+        "loading_beside_torchao",
+        (ACCELERATE_FP8, {"dp": 64, "zero": 3}),
+        (ACCELERATE, {"dp": 64, "zero": 3}),
+        "fsdp_config.fsdp_cpu_ram_efficient_loading False: with products of torchao in 8 bits accelerate refuses",
+    ),
+    (
+        "gathers_beside_torchao",
+        (ACCELERATE_FP8, {"dp": 64, "zero": 3}),
+        (ACCELERATE, {"dp": 64, "zero": 3}),
+        "fp8_config.enable_fsdp_float8_all_gather False: weights are priced as gathered in 2 bytes",
     ),
 )
 ALWAYS = {"batch_triple", "sequence_lengths", "weight_shards"}

@@ -220,6 +220,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "fused_cross_entropy": runtime.kernels.cross_entropy == "fused",
         "native_cross_entropy": runtime.kernels.cross_entropy == "native",
         "global_batch": job.global_batch,
+        "gathers_quantised": job.precision in runtime.sharding.quantised_weight_gathers,
         "graphed": _graphed(inputs),
         "graphs_of_iteration": runtime.host.graphs == "iteration",
         "graphs_of_layers": runtime.host.graphs in ("router", "parts"),

@@ -54,7 +54,7 @@ def _host_memory(launch: Launch) -> list[str]:
     in_fp32 = launch.table.made_in == "fp32" and not launch.inputs.freezes_weights
     each, dtype = (FP32_BYTES, "fp32") if in_fp32 else half
     whole = each * parameter_count(launch.inputs.model)
-    if EFFICIENT_LOADING in launch.settings:
+    if launch.settings.get(EFFICIENT_LOADING):
         return [f"Host memory: {format_gib(whole)} a node, where one process makes the whole model in {dtype}."]
     ranks = launch.ranks_per_node
     return [
