@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from launch_configs import TINY_LLAMA
 from launch_read_back import read_back
 from meshwright.answers.launch.files import LaunchFiles, launch_files
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
 from strategies import question
 
 LLAMA = read_model("llama-3.2-1b")
 OFFLOADED = "optimizer_states=offloaded"
+RECOMPUTED = Plan(num_microbatches=8, recompute=Recompute.FULL)
 
 
 def asked(framework: str, *behaviours: str, cluster: str = "1x1:h100", **job: Any) -> Inputs:
@@ -69,3 +75,39 @@ def test_deepspeed_takes_the_types_of_one_rank(tmp_path: Path) -> None:
     written = [of_deepspeed(zero, gradients="fp32") for zero in (0, 1, 3)]
     told = read_back("objects_deepspeed.py", written, tmp_path)
     assert [(each["zero"], each["gradients"]) for each in told] == [(1, "fp32"), (1, "fp32"), (3, "fp32")]
+
+
+RECOMPUTES = """
+import os, sys
+from pathlib import Path
+os.environ |= {"DATA": "", "CHECKPOINTS": "", "STEPS": "1", "LEARNING_RATE": "1"}
+script = {}
+exec(Path(sys.argv[1]).read_text("utf-8").partition("def optimizer")[0], script)
+print(script["model"]().is_gradient_checkpointing)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.clients("accelerate", "transformers")
+@pytest.mark.parametrize(("cluster", "sharded"), [("1x1:h100", False), ("1x8:h100", True)])
+def test_the_script_of_accelerate_recomputes_where_fsdp_does_not(tmp_path: Path, cluster: str, sharded: bool) -> None:
+    """accelerate 1.15.0 accelerator.py has layers recomputed by the plugin of FSDP alone, which a single rank lacks."""
+    (tmp_path / "config.json").write_text(json.dumps(TINY_LLAMA))
+    job = {"sequence_length": 64, "global_batch": 8, "precision": "bf16"}
+    inputs = question(read_model(str(tmp_path)), cluster, "accelerate", **job)
+    plan = Plan(dp=8, zero=3, recompute=Recompute.FULL) if sharded else RECOMPUTED
+    files = launch_files(plan, inputs, "accelerate").files
+    assert f"distributed_type: {'FSDP' if sharded else 'MULTI_GPU'}" in files["accelerate.yaml"]
+    (tmp_path / "train.py").write_text(files["train.py"])
+    command = [sys.executable, "-c", RECOMPUTES, str(tmp_path / "train.py")]
+    told = {"MODEL": str(tmp_path), "ACCELERATE_USE_FSDP": str(sharded).lower()}
+    done = subprocess.run(command, env=os.environ | told, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split()[-1] == str(not sharded)
+
+
+@pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.FULL])
+def test_the_script_of_accelerate_says_whether_layers_are_recomputed(recompute: Recompute) -> None:
+    plan = Plan(num_microbatches=8, recompute=recompute)
+    files = launch_files(plan, asked("accelerate"), "accelerate").files
+    assert f"\nRECOMPUTES = {recompute == Recompute.FULL}\n" in files["train.py"]
