@@ -48,7 +48,7 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         "micro_batch": config.device_train_microbatch_size,
         "num_microbatches": config.device_train_grad_accum,
         "global_batch": config.device_train_batch_size * config.n_gpus,
-        "zero": {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, None: 0}[sharded],
+        "zero": {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, None: 0}[sharded],
         "recomputes": config.fsdp_config["activation_checkpointing"],
         "precision": config.precision.removeprefix("amp_"),
         "layers": [model.n_layers],

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from launch_configs import TINY_LLAMA
 from launch_read_back import read_back
 from meshwright.answers.launch.files import LaunchFiles, launch_files
+from meshwright.errors import InvalidSpec
+from meshwright.launch.export import export
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
@@ -75,6 +78,19 @@ def test_deepspeed_takes_the_types_of_one_rank(tmp_path: Path) -> None:
     written = [of_deepspeed(zero, gradients="fp32") for zero in (0, 1, 3)]
     told = read_back("objects_deepspeed.py", written, tmp_path)
     assert [(each["zero"], each["gradients"]) for each in told] == [(1, "fp32"), (1, "fp32"), (3, "fp32")]
+
+
+def test_llm_foundry_recomputes_nothing_on_one_process() -> None:
+    """mosaicml/llm-foundry@8c8dd48f7216 llmfoundry/command_utils/train.py: fsdp_config is dropped on one, which
+    composer/distributed/dist_strategy.py has activation_checkpointing from.
+    """
+    with pytest.raises(
+        InvalidSpec, match=r"no setting for recomputation full, and would run none(?s:.*)--recompute none"
+    ):
+        export(RECOMPUTED, asked("llm-foundry"), "llm-foundry")
+    files = launch_files(Plan(num_microbatches=8), asked("llm-foundry"), "llm-foundry").files
+    fsdp = yaml.safe_load(files["llm-foundry.yaml"])["fsdp_config"]
+    assert (fsdp["sharding_strategy"], fsdp["activation_checkpointing"]) == ("NO_SHARD", False)
 
 
 RECOMPUTES = """

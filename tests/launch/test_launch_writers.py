@@ -128,6 +128,7 @@ def test_llm_foundry_gets_a_model_of_mpt_that_is_llama() -> None:
     assert settings["model"]["attn_config"]["kv_n_heads"] == 8
     assert settings["fsdp_config"]["sharding_strategy"] == "FULL_SHARD"
     assert settings["global_train_batch_size"] == 64
+    assert settings["model"]["use_train_metrics"] is False  # on by default, and not priced
 
 
 def test_a_recipe_assigns_the_fields_of_megatron_bridge() -> None:

@@ -1,4 +1,4 @@
-"""Files of accelerate in 8 bits, whose products are torchao's: what it refuses beside them, and how weights are gathered."""
+"""Files of accelerate in 8 bits, whose products are torchao's: what it refuses beside them, and how it gathers."""
 
 from __future__ import annotations
 
