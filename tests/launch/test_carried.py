@@ -350,7 +350,7 @@ def test_scaled_positions_of_llama_of_the_catalogue_are_carried(name: str, facto
 )
 def test_positions_that_a_framework_does_not_scale_are_told(name: str, framework: str, told: bool) -> None:
     inputs = question(read_model(name), "1x8:h100", framework, precision="bf16", global_batch=64)
-    zero = 2 if framework == "llm-foundry" else 1
+    zero = {"llm-foundry": 2, "nanotron": 0}.get(framework, 1)
     text = launch_files(Plan(dp=8, zero=zero, num_microbatches=8), inputs, framework).files["train.sh"]
     plain = re.sub(r"\n#\s+", " ", text)
     assert ("has no scaled rotary positions (llama3 in the model's config.json)" in plain) == told

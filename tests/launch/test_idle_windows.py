@@ -27,7 +27,7 @@ MISTRAL = read_model("mistral-7b")
 LLAMA = read_model("llama-3.1-8b")
 RING = Plan(cp=2, dp=4, zero=1, num_microbatches=16)
 GATHERED = replace(RING, context_exchange="all_gather")
-SHARDED = replace(GATHERED, zero=3)
+WHOLE, SHARDED = replace(GATHERED, zero=0), replace(GATHERED, zero=3)
 
 
 def _windowed(model: Model, window: int) -> Model:
@@ -47,7 +47,7 @@ def _asked(model: Model, runtime: str, sequence: int) -> Inputs:
 
 @pytest.mark.parametrize(
     ("runtime", "name", "plan"),
-    [("megatron-core", "megatron-lm", RING), ("megatron-bridge",) * 2 + (RING,), ("nanotron",) * 2 + (GATHERED,)],
+    [("megatron-core", "megatron-lm", RING), ("megatron-bridge",) * 2 + (RING,), ("nanotron",) * 2 + (WHOLE,)],
 )
 @pytest.mark.parametrize("model", [MISTRAL, _alternating(LLAMA, 4096)], ids=["all layers", "every other layer"])
 def test_a_file_without_the_window_is_the_same_question(

@@ -36,7 +36,7 @@ PLANS = {
     "megatron-deepspeed": Plan(tp=2, pp=2, dp=2, zero=1, micro_batch=2, num_microbatches=16, recompute="full"),
     "deepspeed": Plan(tp=2, dp=4, zero=1, micro_batch=2, num_microbatches=8),
     "accelerate": Plan(cp=2, dp=4, context_exchange="all_gather", zero=3, num_microbatches=16, recompute="full"),
-    "nanotron": Plan(tp=2, sp=True, pp=2, dp=2, zero=1, num_microbatches=32),
+    "nanotron": Plan(tp=2, sp=True, pp=2, dp=2, num_microbatches=32),
     "llm-foundry": Plan(dp=8, zero=3, micro_batch=4, num_microbatches=2, recompute="full"),
 }
 
@@ -115,6 +115,33 @@ def test_nanotron_gets_degrees_micro_batches_and_the_model() -> None:
     assert settings["parallelism"]["tp_mode"] == "REDUCE_SCATTER"
     assert settings["tokens"]["batch_accumulation_per_replica"] == 32
     assert settings["model"]["model_config"]["num_key_value_heads"] == 8
+    assert (settings["optimizer"]["zero_stage"], settings["optimizer"]["accumulate_grad_in_fp32"]) == (0, True)
+
+
+@pytest.mark.parametrize("degrees", [{"dp": 8}, {"dp": 4, "tp": 2}, {"cp": 8}, {"dp": 4, "cp": 2}])
+def test_states_that_nanotron_cannot_shard_are_refused(degrees: dict[str, int]) -> None:
+    """Beside gradients in fp32, huggingface/nanotron@2411b022a75f src/nanotron/optim/gradient_accumulator.py,
+    fp32_accum_hook, raises NotImplementedError with dp, and trainer.py, training_step, with cp alone, as make_ddp says.
+    """
+    exchange = {"context_exchange": "all_gather"} if "cp" in degrees else {}
+    plan = Plan(**degrees, **exchange, zero=1, num_microbatches=64 // degrees.get("dp", 1))
+    with pytest.raises(InvalidSpec, match=r"no setting for ZeRO stage 1, and would run 0\n.*--zero 0"):
+        export(plan, asked("nanotron"), "nanotron")
+    near = nearest_spelled(plan, asked("nanotron"), "nanotron")
+    assert near is not None
+    assert (near.zero, near.dp, near.cp) == (0, plan.dp, plan.cp)
+
+
+def test_one_rank_of_nanotron_divides_nothing_whatever_its_plan_says() -> None:
+    alone = Plan(tp=8, zero=1, num_microbatches=64)
+    assert export(alone, asked("nanotron"), "nanotron").settings["optimizer.zero_stage"] == 0
+
+
+def test_nanotron_without_gradients_in_fp32_has_no_fp32_weights_and_is_refused() -> None:
+    """huggingface/nanotron@2411b022a75f src/nanotron/helpers.py, init_optimizer_and_grad_accumulator."""
+    half = asked("nanotron").replace(job=asked("nanotron").job.replace(gradients="half"))
+    with pytest.raises(InvalidSpec, match=r"no setting for gradients in half, and would run fp32"):
+        export(Plan(dp=8, num_microbatches=8), half, "nanotron")
 
 
 def test_llm_foundry_gets_a_model_of_mpt_that_is_llama() -> None:

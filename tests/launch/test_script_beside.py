@@ -47,7 +47,7 @@ def test_the_script_says_what_the_configuration_cannot_hold(tmp_path: Path, fram
 
 
 def test_the_start_script_of_a_folder_says_its_environment(tmp_path: Path) -> None:
-    plan = Plan(tp=2, sp=True, pp=2, dp=2, zero=1, num_microbatches=32)
+    plan = Plan(tp=2, sp=True, pp=2, dp=2, num_microbatches=32)
     inputs = question(llama_8b(), "1x8:h100", "nanotron", global_batch=64, precision="bf16")
     for name, text in launch_files(plan, inputs, "nanotron").files.items():
         (tmp_path / name).write_text(text)

@@ -39,12 +39,13 @@ def _document(command: str, runtime: str) -> dict[str, Any]:
 def test_a_model_that_a_framework_has_no_settings_for_is_named_with_what_runs_it(command: str) -> None:
     document = _document(command, "nanotron")
     refused = document["launch_refused"]
-    assert refused["reasons"] == [REASON]
+    assert refused["reasons"][0] == REASON  # a plan with ZeRO 1 has another
     assert refused["instead"].startswith(
         "Plan with --runtime accelerate, deepspeed, megatron-bridge, megatron-core or torchtitan"
     )
     shown = _words(asked(command, *QWEN, "--runtime", "nanotron").out)
-    assert f"nanotron cannot launch it as it stands: {REASON}. {refused['instead']}" in shown
+    assert f"nanotron cannot launch it as it stands: {REASON}" in shown
+    assert refused["instead"] in shown
     if command != "check":
         jsonschema.Draft202012Validator(json_schema()).validate(document)
 
