@@ -93,6 +93,16 @@ def test_llm_foundry_recomputes_nothing_on_one_process() -> None:
     assert (fsdp["sharding_strategy"], fsdp["activation_checkpointing"]) == ("NO_SHARD", False)
 
 
+def test_llm_foundry_has_no_8_bits_on_one_process() -> None:
+    """amp_fp8 opens no autocast (mosaicml/composer@640518880 composer/core/precision.py, get_precision_context), so
+    that without FSDP queries are fp32, which FlashAttention does not take.
+    """
+    inputs = asked("llm-foundry")
+    quantised = inputs.replace(job=inputs.job.replace(precision="fp8-delayed"))
+    with pytest.raises(InvalidSpec, match="fp8-delayed, and would run bf16"):
+        export(Plan(num_microbatches=8), quantised, "llm-foundry")
+
+
 RECOMPUTES = """
 import os, sys
 from pathlib import Path
