@@ -137,7 +137,7 @@ def test_experts_are_planned_for_where_the_runtime_has_them(name: str) -> None:
         ({"weights": "full"}, r"\[0, 1, 2, 3\] must be of \[0, 2, 3\] where weights is full"),
         (
             {"elementwise": "nope"},
-            "'nope' is not among elementwise_kernels: eager, fused, liger, megatron",
+            "'nope' is not among elementwise_kernels: eager, fused, liger, liger-autocast",
         ),
         ({"host_s_per_step": float("inf")}, "host_s_per_step"),
         ({"weight_gradient_slowdown": 0.5}, "weight_gradient_slowdown"),

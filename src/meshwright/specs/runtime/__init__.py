@@ -72,8 +72,10 @@ class Runtime(Spec):
 
     @cached_property
     def elementwise_bytes(self) -> ElementwiseKernels:
-        """Of the element-wise kernels in use."""
-        return self.elementwise_kernels[self.kernels.elementwise]
+        """Of the element-wise kernels in use, under autocast those that are counted so."""
+        name = self.kernels.elementwise
+        cast = f"{name}-autocast" if self.storage.autocast else name
+        return self.elementwise_kernels.get(cast) or self.elementwise_kernels[name]
 
     @property
     def shards_one_rank(self) -> bool:
