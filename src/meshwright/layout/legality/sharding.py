@@ -11,7 +11,7 @@ from meshwright.specs.adapters import ROW_PARALLEL, adapted_modules
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
-from meshwright.specs.runtime import Runtime
+from meshwright.specs.runtime import Runtime, read_runtime, releases
 
 
 @invariant
@@ -23,8 +23,15 @@ def zero(plan: Layout, runtime: Runtime) -> Ruling:
     where = ", on one rank too" if always else ""
     yield (
         f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages{where}: {', '.join(map(str, stages))}; "
-        f"{change('zero', plan.zero, stages)}"
+        f"{change('zero', plan.zero, stages)}{_in_earlier(runtime, one(plan).zero)}"
     )
+
+
+def _in_earlier(runtime: Runtime, stage: int) -> str:
+    """Releases of the framework that have the stage."""
+    known = (f"{runtime.framework}@{release}" for release in releases(runtime.framework))
+    having = [name for name in known if stage in read_runtime(name).plans.zero_stages]
+    return f"; {' and '.join(having)} had it (--runtime)" if having else ""
 
 
 @invariant
