@@ -16,7 +16,7 @@ from meshwright.cost.comms.sends import message_time
 from meshwright.cost.comms.tensor import layer_tensor_exchanges
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.layer import layer_time
-from meshwright.cost.step import estimate_plans
+from meshwright.cost.step import estimate_plans, least_step_time
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import Schedule
@@ -50,6 +50,16 @@ def test_degrees_multiply_to_the_cluster(case: Planned) -> None:
     inputs, plans = case.inputs, case.plans
     assert (plans.tp * plans.cp * plans.pp * plans.dp == inputs.cluster.num_gpus).all()
     assert (plans.dp * plans.micro_batch * plans.num_microbatches == inputs.job.global_batch).all()
+
+
+@FEW
+@given(PLANNED)
+def test_no_step_takes_less_than_its_micro_batches(case: Planned) -> None:
+    estimates = estimate_plans(case.plans, case.inputs)
+    once = estimates.time.exposed_dp_s + estimates.time.optimizer_s
+    least = least_step_time(estimates)
+    assert (least <= estimates.step_time_s).all()
+    np.testing.assert_allclose(least + once, estimates.step_time_s, rtol=1e-12)
 
 
 @FEW

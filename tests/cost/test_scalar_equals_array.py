@@ -64,6 +64,7 @@ TABLES = {
     "step.estimate_plans",
     "step.estimate_each",
     "step.estimates_of",
+    "step.least_step_time",
     "footprint.footprints_of",
     "footprint.first_largest",
     "shapes.pipelines_of",

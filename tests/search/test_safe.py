@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.arrays import IntColumn
+from meshwright.cost.footprint import Footprints
 from meshwright.cost.memory.fit import Verdict
+from meshwright.cost.shapes import Pipelines
 from meshwright.errors import IllegalPlan, Stopped
+from meshwright.layout.plans import Plans
+from meshwright.search import find as find_module
 from meshwright.search import safe as safe_module
 from meshwright.search.find import find
-from meshwright.search.safe import safe_plan
+from meshwright.search.ranking.longest import LongestSteps
+from meshwright.search.safe import recommended, safe_plan
 from meshwright.search.stop import StopSearch
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
@@ -40,6 +46,29 @@ def test_it_is_the_plan_that_a_whole_search_recommends(name: str) -> None:
 def test_there_is_none_where_a_whole_search_recommends_no_safe_one(name: str) -> None:
     assert all(each.verdict != Verdict.SAFE for each in find(UNSAFE[name], top=1).best)
     assert safe_plan(UNSAFE[name]) is None
+
+
+@pytest.mark.parametrize("name", SAFE | UNSAFE)
+def test_a_plan_is_recommended_whether_it_is_safe_or_not(name: str) -> None:
+    asked = (SAFE | UNSAFE)[name]
+    assert recommended(asked) == next(iter(find(asked, top=1).best), None)
+
+
+def test_plans_that_take_too_long_for_those_known_are_not_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    priced: list[int] = []
+    fitting = safe_module.fitting_where_safe
+
+    def counted(legal: Plans, pipelines: Pipelines, rows: IntColumn, inputs: Inputs) -> Footprints:
+        priced.append(len(rows))
+        return fitting(legal, pipelines, rows, inputs)
+
+    monkeypatch.setattr(safe_module, "fitting_where_safe", counted)
+    monkeypatch.setattr(find_module, "CHUNK", 1 << 11)
+    best = safe_plan(SAFE["llama 8b"])
+    few = sum(priced)
+    monkeypatch.setattr(LongestSteps, "allow", lambda _, plans, least_s: least_s >= 0)  # noqa: ARG005
+    assert safe_plan(SAFE["llama 8b"]) == best
+    assert few < sum(priced) / 3
 
 
 def test_it_is_told_where_no_plan_is_legal() -> None:

@@ -26,8 +26,8 @@ from meshwright.specs.routing import expert_spread
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Footprints:
-    """What many plans hold; columns of shape (n,) per plan and (r,) per stage."""
+class PlanTable:
+    """Many plans, and what of them is alike; columns of shape (n,) per plan and (r,) per stage."""
 
     inputs: Inputs
     plans: Plans
@@ -37,6 +37,20 @@ class Footprints:
     shapes: Shapes
     """Of one micro-batch."""
     runs: Runs
+
+    @classmethod
+    def of(cls, plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> Self:
+        """Plans whose stages are given, with the layers of multi-token prediction among them."""
+        alone = len(plans) == 1
+        shapes = distinct_shapes(plans, SHAPE) if alone else micro_batch_shapes(plans, inputs, pipelines)
+        runs = Runs.of(plans, stages, pipelines, shapes)
+        return cls(inputs=inputs, plans=plans, stages=stages, pipelines=pipelines, shapes=shapes, runs=runs)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Footprints(PlanTable):
+    """What many plans hold; columns of shape (n,) per plan and (r,) per stage."""
+
     held: StageMemory
     """What each stage holds, shape (r,)."""
     worst: IntColumn
@@ -47,20 +61,9 @@ class Footprints:
     @classmethod
     def of(cls, plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> Self:
         """What plans hold whose stages are given, with the layers of multi-token prediction among them."""
-        alone = len(plans) == 1
-        shapes = distinct_shapes(plans, SHAPE) if alone else micro_batch_shapes(plans, inputs, pipelines)
-        runs = Runs.of(plans, stages, pipelines, shapes)
-        held = stage_memory(stages, pipelines, runs, plans, inputs)
-        return cls(
-            inputs=inputs,
-            plans=plans,
-            stages=stages,
-            pipelines=pipelines,
-            shapes=shapes,
-            runs=runs,
-            held=held,
-            worst=first_largest(held.device, stages),
-        )
+        table = PlanTable.of(plans, pipelines, stages, inputs)
+        held = stage_memory(stages, pipelines, table.runs, plans, inputs)
+        return cls(**vars(table), held=held, worst=first_largest(held.device, stages))
 
     @cached_property
     def held_parameters(self) -> StageParameters:

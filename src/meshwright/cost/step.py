@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from dataclasses import fields
 from operator import methodcaller
-from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -17,14 +15,15 @@ from meshwright.cost.comms.pipeline import pipeline_exchanges
 from meshwright.cost.comms.sharded import gathers_weights
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
-from meshwright.cost.footprint import Footprints, first_largest, footprints_of
+from meshwright.cost.footprint import Footprints, PlanTable, footprints_of
 from meshwright.cost.memory.in_flight import waiting_share
 from meshwright.cost.runs import Runs
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.shapes import Pipelines, Weights, alone
+from meshwright.cost.stage_works import BothPasses, StageWorks
 from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
 from meshwright.cost.weights import StageWeights, layer_by_layer, once_a_step
-from meshwright.distinct import combined, distinct_rows, gathered, rows_of, spread
+from meshwright.distinct import combined, gathered, rows_of, spread
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout, Plans
@@ -32,37 +31,6 @@ from meshwright.layout.stages import Stages
 from meshwright.schedules.pipeline import PassTimes, PipelineTimes
 from meshwright.schedules.records import bubble_time
 from meshwright.specs.inputs import Inputs
-
-
-class _Both(NamedTuple):
-    """Seconds of one micro-batch on stages, through both passes; shape (n,)."""
-
-    compute: Floats
-    tensor: Floats
-    """Of communication that compute does not hide, by axis."""
-    context: Floats
-    expert: Floats
-    host: Floats
-    total: Floats
-    passes: PassTimes
-
-    @classmethod
-    def of(cls, work: UnitTime) -> Self:
-        """Those of stages."""
-        exposed = combined(operator.add, work.exposed_forward, work.exposed_backward)
-        compute = work.forward.total + work.backward.total
-        return cls(compute, *exposed, host=work.host, total=work.total, passes=work.passes)
-
-
-class _Works(NamedTuple):
-    """Seconds of one micro-batch on the stages of plans."""
-
-    each: UnitTime
-    """Of every pair of a micro-batch's shape and a stage's layers and ends that there is, shape (w,)."""
-    both: _Both
-    """The same through both passes."""
-    row: IntColumn
-    """The pair of every stage of the runs, shape (s,)."""
 
 
 def estimate_plans(
@@ -96,10 +64,9 @@ def estimates_of(footprints: Footprints, times: ShapeTimes | None = None) -> Est
     >>> bool(estimates_of(footprints_of(Plans.of([Plan(tp=8)]), LLAMA)).step_time_s[0] > 0)
     True
     """
-    units = _units(footprints, times)
-    works, runs = _works(footprints, units), footprints.runs
-    slowest = first_largest(column(works.both.total).take(works.row), runs.stages)
-    work = works.row.take(runs.of_stage)
+    units, runs = _units(footprints, times), footprints.runs
+    works = StageWorks.of(footprints, units)
+    slowest, work = works.slowest(runs), works.row.take(runs.of_stage)
     return Estimates(
         **{field.name: getattr(footprints, field.name) for field in fields(Footprints)},
         time=_waterfall(footprints, units, works, slowest, work),
@@ -107,6 +74,24 @@ def estimates_of(footprints: Footprints, times: ShapeTimes | None = None) -> Est
         works=works.each,
         work=work,
     )
+
+
+def least_step_time(table: PlanTable, times: ShapeTimes | None = None) -> FloatColumn:
+    """Seconds of a step without what comes once in it, the exchanges of data parallelism and the optimizer: no plan
+    takes less, and this needs none of its memory.
+
+    table: of legal plans; times: as in `estimate_plans`. Returns seconds, shape (n,). Source: `estimate_plans`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> estimates = estimate_plans(Plans.of([Plan(tp=2, dp=4, zero=1), Plan(tp=8)]), LLAMA)
+    >>> bool((least_step_time(estimates) < estimates.step_time_s).all())
+    True
+    """
+    units, runs = _units(table, times), table.runs
+    works = StageWorks.of(table, units)
+    least = _micro_batches(table, units, works.at(works.slowest(runs))).total
+    return filled(spread(least, runs.of_plan), len(runs.of_plan))
 
 
 def estimate_each(plans: Iterable[Plan], inputs: Inputs) -> tuple[Estimate, ...]:
@@ -143,52 +128,28 @@ def stage_costs(
         each=each,
     )
     footprints = Footprints.of(plans, pipelines, stages, inputs)
-    works = _works(footprints, _units(footprints, times))
+    works = StageWorks.of(footprints, _units(footprints, times))
     return column(works.both.total)[works.row[footprints.runs.of_stage]], footprints
 
 
-def _units(footprints: Footprints, times: ShapeTimes | None) -> UnitTimes:
-    partly = some(footprints.pipelines.stages.layers_not_recomputed)
+def _units(table: PlanTable, times: ShapeTimes | None) -> UnitTimes:
+    partly = some(table.pipelines.stages.layers_not_recomputed)
     if times is None:
-        return unit_times(footprints.shapes.plans, footprints.inputs, some_not_recomputed=partly)
-    return times.of(footprints.shapes.plans, some_not_recomputed=partly)
+        return unit_times(table.shapes.plans, table.inputs, some_not_recomputed=partly)
+    return times.of(table.shapes.plans, some_not_recomputed=partly)
 
 
-def _works(footprints: Footprints, units: UnitTimes) -> _Works:
-    stages = footprints.pipelines.stages
-    # Distinct contents of a stage: layers of each kind recomputed or not, ends, copies: kind (q,).
-    again = stages.layers - stages.layers_not_recomputed
-    ends = stages.embedding * 1, stages.head * 1, stages.copies
-    (*counts, embedding, head, copies), kind = distinct_rows(*again.T, *stages.layers_not_recomputed.T, *ends)
-    # Distinct pairs of them with the shape of a micro-batch, (w,), and the pair of every stage of the runs, (s,).
-    runs = footprints.runs
-    (shape, kind), row = distinct_rows(runs.shapes.of_plan.take(runs.stages.plan), kind.take(runs.pipelines.of_stage))
-    # How often each pair has every piece of the model, (w,), and the seconds of each pair.
-    pieces = units.embedding, units.head, *units.layers, *units.layers_not_recomputed
-    times, share = [(1.0 * count).take(kind) for count in (embedding, head, *counts)], 1 / copies.take(kind)
-    shared = some(copies > 1)
-
-    def seconds(*parts: Floats) -> Floats:
-        going = [spread(part, shape) * count for part, count in zip(parts, times, strict=False) if some(part)]
-        if not going:
-            return 0.0
-        return total(going) * share if shared else total(going)
-
-    each = combined(seconds, *pieces)
-    return _Works(each, _Both.of(each), row)
-
-
-def _pipeline(footprints: Footprints, units: UnitTimes, plans: Layout, slowest: PassTimes) -> PipelineTimes:
+def _pipeline(table: PlanTable, units: UnitTimes, plans: Layout, slowest: PassTimes) -> PipelineTimes:
     """What the idle time of every run's schedule depends on."""
-    inputs, shape = footprints.inputs, footprints.runs.shapes.of_plan
+    inputs, shape = table.inputs, table.runs.shapes.of_plan
     whole = units.embedding.plus(units.head).passes
     for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole = combined(lambda part, more, count=layers: part + count * more, whole, layer.passes)
     limited = inputs.runtime.pipeline.limits_waiting_bytes
-    waiting = spread(waiting_share(footprints.shapes.plans, inputs), shape) if limited else 1.0
+    waiting = spread(waiting_share(table.shapes.plans, inputs), shape) if limited else 1.0
     return PipelineTimes(
         slowest=slowest,
-        whole=_less_not_recomputed(gathered(whole, shape), footprints.runs, units),
+        whole=_less_not_recomputed(gathered(whole, shape), table.runs, units),
         stages=plans.pp,
         chunks=plans.vpp,
         micro_batches=plans.num_microbatches,
@@ -213,16 +174,14 @@ def _less_not_recomputed(whole: PassTimes, runs: Runs, units: UnitTimes) -> Pass
 
 
 def _waterfall(
-    footprints: Footprints, units: UnitTimes, works: _Works, slowest: IntColumn, work: IntColumn
+    footprints: Footprints, units: UnitTimes, works: StageWorks, slowest: IntColumn, work: IntColumn
 ) -> Waterfall[FloatColumn]:
     """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once.
 
     slowest: rows of the runs' stages, shape (k,); work: the row of every stage of the plans among `works`, shape (r,).
     """
     inputs, pipelines, pipeline = footprints.inputs, footprints.pipelines.plans, footprints.pipelines.of_plan
-    own = works.row.take(slowest)
-    own = own[0] if len(own) == 1 else own
-    of_runs = _micro_batches(footprints, units, gathered(works.both, own))
+    of_runs = _micro_batches(footprints, units, works.at(slowest))
     exposed = footprints.stages.largest(_exposed_weights(footprints, units, works.each, work))
     if shares_embedding(inputs) and some(pipelines.pp > 1):
         exposed = exposed + rows_of(tied_embedding_exchange(pipelines, inputs).exposed(inputs), pipeline)
@@ -233,15 +192,15 @@ def _waterfall(
     return Waterfall(*(filled(part, len(pipeline)) for part in whole))
 
 
-def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Both) -> Waterfall[Floats]:
+def _micro_batches(table: PlanTable, units: UnitTimes, work: BothPasses) -> Waterfall[Floats]:
     """What of a step every run has, shape (k,): all but what data parallelism exchanges and the optimizer."""
-    inputs, plans = footprints.inputs, alone(footprints.runs.plans)
+    inputs, plans = table.inputs, alone(table.runs.plans)
     count, pipelined = plans.num_microbatches, plans.pp > 1
     between: Floats = 0.0
     idle: Floats = 0.0
     if some(pipelined):
         between = exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs)
-        idle = bubble_time(plans.schedule, _pipeline(footprints, units, plans, work.passes))
+        idle = bubble_time(plans.schedule, _pipeline(table, units, plans, work.passes))
     return Waterfall(
         compute_s=count * work.compute,
         exposed_tp_s=count * work.tensor,

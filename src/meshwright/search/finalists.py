@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import IntColumn
-from meshwright.cost.estimate import Estimates
+from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.footprint import Footprints
 from meshwright.cost.memory.fit import EVEN, Verdict
 from meshwright.cost.shape_times import ShapeTimes
@@ -17,7 +17,8 @@ from meshwright.distinct import distinct_rows, distinct_values
 from meshwright.layout.plans import Plans
 from meshwright.search.fits.fitting import Tally
 from meshwright.search.published.layouts import has_published_layout
-from meshwright.search.ranking.rank import LEAST_GAIN, order, rank_time_s
+from meshwright.search.ranking.longest import RESOLVED, resolvable
+from meshwright.search.ranking.rank import LEAST_GAIN, order, order_of_all, rank_time_s
 from meshwright.search.ranking.ties import (
     Ranks,
     best_of_groups,
@@ -30,16 +31,20 @@ from meshwright.search.ranking.ties import (
 )
 from meshwright.search.resolve import resolved
 from meshwright.search.resolve.stages import named_by_ends
-from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
-
-RESOLVED = 8
-"""Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
 
 
 def priced(tables: Iterable[Plans], inputs: Inputs, times: ShapeTimes) -> Estimates:
-    """With all stages, as answers show them."""
-    return estimate_plans(Plans.join(tables), inputs, keep_all_stages=True, times=times)
+    """All plans of some tables."""
+    return estimate_plans(Plans.join(tables), inputs, times=times)
+
+
+def shown(finalists: Estimates, *chosen: IntColumn, times: ShapeTimes) -> list[tuple[Estimate, ...]]:
+    """The estimates of chosen rows with all stages, as answers show them."""
+    plans = finalists.plans.take(np.concatenate(chosen))
+    whole = estimate_plans(plans, finalists.inputs, keep_all_stages=True, times=times)
+    places = iter(range(len(plans)))
+    return [tuple(whole[next(places)] for _ in rows) for rows in chosen]
 
 
 class Chosen(NamedTuple):
@@ -65,13 +70,19 @@ def chosen(estimates: Estimates, ranks: Ranks, fitting: IntColumn, top: int) -> 
 
 def candidates(memory: Footprints, top: int, tally: Tally, times: ShapeTimes) -> Plans:
     """The plans that any part of the answer but the leanest may take."""
-    fitting, inputs = memory.plans, memory.inputs
-    if not len(fitting):
-        return fitting
+    if not len(memory):
+        return memory.plans
     estimates = estimates_of(memory, times)
     if tally.rivals:
         tally.rivals.add(estimates)
-    ranks, ranked = ranks_of(estimates), order(estimates)
+    ranks = ranks_of(estimates)
+    tally.near.append(ranks.take(contenders_of_all(ranks, memory.inputs)))
+    return memory.plans.take(candidate_rows(estimates, ranks, top))
+
+
+def candidate_rows(estimates: Estimates, ranks: Ranks, top: int) -> IntColumn:
+    """The same of priced plans that fit, as rows in their order; ranks: theirs."""
+    fitting, inputs, ranked = estimates.plans, estimates.inputs, order(estimates)
     taken = np.zeros(len(fitting), dtype=bool)
     best = contenders(ranks, choices(fitting), 2 * (top + 1), inputs)
     splits = contenders(ranks, _splits_of(fitting), 2 * top, inputs)
@@ -86,8 +97,7 @@ def candidates(memory: Footprints, top: int, tally: Tally, times: ShapeTimes) ->
         *_resolvable(fitting, known),
     ):
         taken[rows] = True
-    tally.near.append(ranks.take(contenders_of_all(ranks, inputs)))
-    return fitting.take(taken)
+    return np.flatnonzero(taken)
 
 
 def _splits_of(plans: Plans) -> IntColumn:
@@ -96,10 +106,8 @@ def _splits_of(plans: Plans) -> IntColumn:
 
 
 def _resolvable(plans: Plans, ranked: IntColumn) -> list[IntColumn]:
-    """Of the ranked rows, the first with one chunk a stage, with several, and with layers or modules recomputed."""
-    one, recompute = plans.vpp[ranked] == 1, plans.recompute[ranked]
-    kinds = (plans.pp[ranked] > 1) & one, ~one, recompute == Recompute.FULL, recompute == Recompute.SELECTIVE
-    return [ranked[kind][:RESOLVED] for kind in kinds]
+    """Of the ranked rows, the first of each kind of `resolvable`."""
+    return [ranked[kind[ranked]][:RESOLVED] for kind in resolvable(plans)]
 
 
 def gaining(estimates: Estimates, known: ShapeTimes, accepted: Verdict = Verdict.AT_RISK) -> Plans:
@@ -107,10 +115,10 @@ def gaining(estimates: Estimates, known: ShapeTimes, accepted: Verdict = Verdict
     where this gains. accepted: the worst verdict of stages that are chosen.
     """
     candidates, inputs, times = estimates.plans, estimates.inputs, rank_time_s(estimates)
-    first = np.lexsort((times, estimates.verdict))
+    first = order_of_all(estimates)
     published = first[has_published_layout(candidates, inputs)[first]]
-    resolvable = [*_resolvable(candidates, first), *_resolvable(candidates, published)]
-    rows = distinct_values(np.concatenate(resolvable)).values
+    firsts = [*_resolvable(candidates, first), *_resolvable(candidates, published)]
+    rows = distinct_values(np.concatenate(firsts)).values
     after = resolved([candidates[row] for row in rows], inputs, known, accepted)
     faster = after.time_s < (1 - LEAST_GAIN) * times[rows]
     safer = after.verdict < estimates.verdict[rows]

@@ -15,7 +15,7 @@ from meshwright.errors import Stopped
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans, regrouped
-from meshwright.search.finalists import as_published, best_at_risk, candidates, chosen, gaining, priced
+from meshwright.search.finalists import as_published, best_at_risk, candidates, chosen, gaining, priced, shown
 from meshwright.search.fits.fitting import Tally, fitting
 from meshwright.search.plan_space.space import Part, parts, space, tables_of
 from meshwright.search.ranking.rank import order, preference
@@ -64,7 +64,15 @@ def find(
     ranked = ranked[ranked < first_lean]
     ranks = ranks_of(finalists)
     tally.near.append(ranks.take(ranked[ranked >= first_gaining]))
-    rows = chosen(finalists, ranks, ranked, top)
+    best, other_splits, fastest, proven, at_risk, leanest = shown(
+        finalists,
+        *chosen(finalists, ranks, ranked, top),
+        ranked[:1],
+        as_published(finalists, ranked[ranks.known_layout[ranked]])[:1],
+        best_at_risk(finalists, ranked),
+        first_lean + np.argmin(lean, keepdims=True),
+        times=times,
+    )
     return SearchResult(
         inputs=inputs,
         considered=tally.considered,
@@ -72,13 +80,13 @@ def find(
         fitting=tally.fitting,
         unpriced=tally.unpriced,
         refused=tally.refused,
-        best=tuple(finalists[row] for row in rows.best),
-        other_splits=tuple(finalists[row] for row in rows.other_splits),
-        fastest=next((finalists[row] for row in ranked), None),
+        best=best,
+        other_splits=other_splits,
+        fastest=next(iter(fastest), None),
         equal=_equal(tally.near, inputs),
-        proven=next((finalists[row] for row in as_published(finalists, ranked[ranks.known_layout[ranked]])), None),
-        at_risk=next((finalists[row] for row in best_at_risk(finalists, ranked)), None),
-        leanest=finalists[first_lean + int(np.argmin(lean))],
+        proven=next(iter(proven), None),
+        at_risk=next(iter(at_risk), None),
+        leanest=leanest[0],
         complete=complete,
         size=tally.size,
         rivals=rivals,

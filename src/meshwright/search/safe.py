@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
+import numpy as np
+
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.footprint import PlanTable
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.shape_times import ShapeTimes
+from meshwright.cost.shapes import pipelines_of
+from meshwright.cost.step import estimates_of, least_step_time
 from meshwright.errors import IllegalPlan, Stopped
 from meshwright.layout.legality import may_be_legal
 from meshwright.layout.plan import Plan
-from meshwright.search.finalists import candidates, chosen, gaining, priced
-from meshwright.search.find import legal_tables
+from meshwright.layout.plans import Plans
+from meshwright.search.finalists import candidate_rows, chosen, gaining, priced, shown
+from meshwright.search.find import legal_tables, whole_answer
+from meshwright.search.fits.bounds import least_memory
 from meshwright.search.fits.fitting import Tally, fitting_where_safe
 from meshwright.search.plan_space.space import Part, parts
+from meshwright.search.ranking.longest import LongestSteps
 from meshwright.search.ranking.rank import order
 from meshwright.search.ranking.ties import ranks_of
 from meshwright.search.stop import Progress
@@ -27,9 +35,9 @@ def safe_plan(inputs: Inputs, progress: Progress | None = None) -> Estimate | No
     progress: told as by `find`. Raises `NotModelled` as `find` does, `IllegalPlan`, without what is wrong, when the
     runtime refuses every plan, `Stopped` where progress stops it.
     """
-    tally, times = Tally(), ShapeTimes(inputs)
+    tally, times, longest = Tally(), ShapeTimes(inputs), LongestSteps(inputs)
     legal = legal_tables([*_parts(inputs)], inputs, tally, progress)
-    few = [candidates(fitting_where_safe(plans, inputs), 1, tally, times) for plans in legal]
+    few = [_candidates(plans, longest, times) for plans in legal]
     if tally.considered < tally.size:
         raise Stopped("the search is not complete")
     if not tally.legal:
@@ -40,8 +48,39 @@ def safe_plan(inputs: Inputs, progress: Progress | None = None) -> Estimate | No
     more = gaining(finalists, times, Verdict.SAFE)
     if len(more):
         finalists = priced([*few, more], inputs, times)
-    best = finalists[chosen(finalists, ranks_of(finalists), order(finalists), 1).best[0]]
+    rows = chosen(finalists, ranks_of(finalists), order(finalists), 1).best
+    ((best,),) = shown(finalists, rows, times=times)
     return best if best.verdict == Verdict.SAFE else None
+
+
+def recommended(inputs: Inputs, progress: Progress | None = None) -> Estimate | None:
+    """The plan that `find` recommends, safe or not; None where no plan fits. progress, and what is raised: as of
+    `find`, and `Stopped` where progress stops it before its end.
+    """
+    try:
+        safe = safe_plan(inputs, progress)
+    except IllegalPlan:  # a whole search says what is wrong
+        safe = None
+    return safe or next(iter(whole_answer(inputs, progress).best), None)
+
+
+def _candidates(legal: Plans, longest: LongestSteps, times: ShapeTimes) -> Plans:
+    """The plans of a table of legal ones that the answer may take. Memory is priced of those alone that may be safe by
+    their states, and that do not take too long for the safe plans of the tables before.
+    """
+    inputs = times.inputs
+    pipelines, _ = pipelines_of(legal, inputs, keep_all_stages=False)
+    rows = np.flatnonzero(~least_memory(pipelines, inputs, Verdict.SAFE).unfit)
+    if len(rows):
+        plans, (own, stages) = legal.some(rows), pipelines.of_plans(rows)
+        least_s = least_step_time(PlanTable.of(plans, own, stages, inputs), times)
+        rows = rows[longest.allow(plans, least_s)]
+    memory = fitting_where_safe(legal, pipelines, rows, inputs)
+    if not len(memory):
+        return memory.plans
+    estimates = estimates_of(memory, times)
+    longest.add(estimates)
+    return memory.plans.take(candidate_rows(estimates, ranks_of(estimates), 1))
 
 
 def _parts(inputs: Inputs) -> Iterator[Part]:

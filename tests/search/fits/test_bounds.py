@@ -87,7 +87,7 @@ def test_no_plan_is_safe_that_bounds_rule_out_to_be(name: str) -> None:
         unfit |= least_in_forward(plans, pipelines, stages, inputs, Verdict.SAFE).unfit
     safe = footprints_of(plans, inputs).verdict == Verdict.SAFE
     assert not (safe & unfit).any()
-    assert len(fitting_where_safe(plans, inputs)) >= safe.sum()
+    assert len(fitting_where_safe(plans, pipelines, np.arange(len(plans)), inputs)) >= safe.sum()
 
 
 @pytest.mark.parametrize("name", ["deferred gradients", "routed as usual"])

@@ -21,11 +21,12 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import IllegalPlan, InvalidInput
 from meshwright.search.changes.sensitivity import Sensitivity, sensitivity
-from meshwright.search.find import Progress, SearchResult, best_where, find
+from meshwright.search.find import Progress, SearchResult, best_where
 from meshwright.search.fits.least_states import whole_states
 from meshwright.search.many_searches.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.many_searches.remedies import Remedy
 from meshwright.search.ranking.rank import rank_key
+from meshwright.search.safe import safe_plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 
@@ -176,15 +177,15 @@ def fewest_safe(inputs: Inputs, baseline: int) -> Point | None:
     """
     least = whole_states(inputs) / inputs.cluster.accelerator.visible_memory_bytes
     counts = [count for count in doublings(baseline, inputs.cluster.num_gpus) if count >= least]
-    points = (best_on(inputs, count) for count in counts)
-    return next((point for point in points if point and point.estimate.verdict == Verdict.SAFE), None)
+    points = (safest_on(inputs, count) for count in counts)
+    return next((point for point in points if point), None)
 
 
-def best_on(inputs: Inputs, gpus: int) -> Point | None:
-    """The best plan for the same batch on fewer accelerators; None where none fits or is legal."""
+def safest_on(inputs: Inputs, gpus: int) -> Point | None:
+    """The best plan for the same batch on fewer accelerators, where it is safe; None where none is, or is legal."""
     try:
         fewer = inputs.replace(cluster=with_gpus(inputs.cluster, gpus))
-        search = find(fewer, top=1)
+        best = safe_plan(fewer)
     except (IllegalPlan, InvalidInput):
         return None
-    return Point(gpus, fewer, search.best[0]) if search.best else None
+    return Point(gpus, fewer, best) if best else None

@@ -10,7 +10,7 @@ from meshwright.answers.pace import longer
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import IllegalPlan, InvalidInput
-from meshwright.search.find import find
+from meshwright.search.safe import recommended
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import network_levels, with_network
 
@@ -49,7 +49,7 @@ def _changed(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
 
 def _answered(change: str, inputs: Inputs, best: Estimate) -> OtherQuestion:
     try:
-        there = next(iter(find(inputs, top=1).best), None)
+        there = recommended(inputs)
     except (IllegalPlan, InvalidInput):
         there = None
     layout = same_layout(best.plan, inputs)

@@ -10,12 +10,13 @@ from meshwright.answers.plans.switches import FUSED_EXPERTS_LIBRARY, WORTH, libr
 from meshwright.answers.records import fields_of, priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.errors import IllegalPlan, InvalidSpec, Stopped
+from meshwright.errors import IllegalPlan, InvalidSpec
 from meshwright.launch.framework import launch_file
 from meshwright.launch.settings import can_say, spelled_settings
 from meshwright.layout.plan import Plan
-from meshwright.search.find import Progress, SearchResult, find
+from meshwright.search.find import Progress, SearchResult
 from meshwright.search.many_searches.constraint_costs import DISPATCHER, constrained
+from meshwright.search.safe import recommended
 from meshwright.specs.behaviours import (
     ACTIVATION_FUSION,
     FUSED_EXPERTS,
@@ -70,12 +71,9 @@ def switched_plan(result: SearchResult, progress: Progress | None = None) -> Swi
     if not options:
         return None
     try:
-        found = find(_with(inputs, options), top=1, progress=progress)
+        estimate = recommended(_with(inputs, options), progress) or best
     except (IllegalPlan, InvalidSpec):
         return None
-    if not found.complete:
-        raise Stopped("the search with other switches is not complete")
-    estimate = next(iter(found.best), best)
     gain = 1 - estimate.step_time_s / best.step_time_s
     if estimate.verdict > best.verdict or gain < WORTH:
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn
+from meshwright.arrays import BoolColumn, IntColumn
 from meshwright.cost.footprint import Footprints, footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.shapes import Pipelines, pipelines_of
@@ -63,10 +63,11 @@ def fitting(legal: Plans, inputs: Inputs, tally: Tally) -> Footprints:
     return memory.take(fits)
 
 
-def fitting_where_safe(legal: Plans, inputs: Inputs) -> Footprints:
-    """The memory of legal plans that fit, and may be safe by their bounds."""
-    pipelines, _ = pipelines_of(legal, inputs, keep_all_stages=False)
-    rows = np.flatnonzero(~least_memory(pipelines, inputs, Verdict.SAFE).unfit)
+def fitting_where_safe(legal: Plans, pipelines: Pipelines, rows: IntColumn, inputs: Inputs) -> Footprints:
+    """The memory of those rows of a table of legal plans that fit, and may be safe by their bounds.
+
+    pipelines: of the table; rows: of plans that may be safe by their states alone, shape (k,).
+    """
     if inputs.runtime.storage.weights != "half" and len(rows):
         own, _ = pipelines.of_plans(rows)
         rows = rows[~ForwardBounds.of(legal.some(rows), own, inputs, Verdict.SAFE).unfit]

@@ -9,9 +9,10 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_plans
 from meshwright.errors import Stopped
 from meshwright.layout.plans import Plans
-from meshwright.search.find import Progress, find
 from meshwright.search.ranking.rank import rank_key
 from meshwright.search.ranking.ties import contenders_of_all, ranks_of, tied_rows
+from meshwright.search.safe import recommended
+from meshwright.search.stop import Progress
 from meshwright.specs.inputs import Inputs
 
 
@@ -50,7 +51,6 @@ def best_of(priced: Sequence[Estimate], questions: Sequence[Inputs], progress: P
 def _recommended(inputs: Inputs, progress: Progress | None) -> Estimate | None:
     """What a search recommends; None where it is stopped."""
     try:
-        answer = find(inputs, top=1, progress=progress)
+        return recommended(inputs, progress)
     except Stopped:
         return None
-    return answer.best[0] if answer.complete else None

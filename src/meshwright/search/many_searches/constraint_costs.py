@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from meshwright.cost.estimate import Estimate
-from meshwright.errors import IllegalPlan, Stopped
-from meshwright.search.find import Progress, SearchResult, find
+from meshwright.errors import IllegalPlan
+from meshwright.search.find import Progress, SearchResult
 from meshwright.search.ranking.rank import rank_time_s
 from meshwright.search.ranking.ties import share_of_ties
+from meshwright.search.safe import recommended
 from meshwright.specs.behaviours import as_catalogued
 from meshwright.specs.inputs import Inputs
 
@@ -49,12 +50,9 @@ def constraint_costs(result: SearchResult, progress: Progress | None = None) -> 
     best, found, share = result.best[0], list[ConstraintCost](), share_of_ties(result.inputs)
     for names in _left_out(result.inputs):
         try:
-            answer = find(_without(result.inputs, names), top=1, progress=progress)
+            estimate = recommended(_without(result.inputs, names), progress) or best
         except IllegalPlan:
             continue
-        if not answer.complete:
-            raise Stopped("the search without a constraint is not complete")
-        estimate = next(iter(answer.best), best)
         if len(names) > 1 and any(_same(estimate, each.estimate) for each in found):
             continue
         gain = 1 - float(rank_time_s(estimate) / rank_time_s(best))

@@ -54,13 +54,19 @@ def rank_key(estimate: Estimate) -> tuple[int, float, float]:
 
 
 def order(estimates: Estimates) -> IntColumn:
-    """Rows of the plans that fit, best first: safe ones before those at risk, then the fastest, at risk by what
-    `risk_adjusted_time_s` makes of their time, then the leanest.
+    """Rows of the plans that fit, best first, as `order_of_all` has them."""
+    ranked = order_of_all(estimates)
+    return ranked[estimates.verdict[ranked] < Verdict.OUT_OF_MEMORY]
+
+
+def order_of_all(estimates: Estimates) -> IntColumn:
+    """Rows of plans: safe ones before those at risk, and these before others, then the fastest, of those that are not
+    safe by what `risk_adjusted_time_s` makes of their time, then the leanest.
     """
     leanness, times = estimates.worst_memory.device, rank_time_s(estimates)
     pace = np.round(times / times.min(initial=np.inf), TIE_DIGITS)
     ranked: IntColumn = np.lexsort((leanness, pace, estimates.verdict))
-    return ranked[estimates.verdict[ranked] < Verdict.OUT_OF_MEMORY]
+    return ranked
 
 
 def preference(estimates: Estimates) -> tuple[FloatColumn, FloatColumn, IntColumn]:
