@@ -147,7 +147,7 @@ TEXTS: list[tuple[str, Callable[[str], bytes], list[str]]] = [
     ("not JSON", lambda _: b"tp: 8", ["is not a plan file", "line 1 column 1"]),
     ("truncated", lambda text: text[: len(text) // 2].encode(), ["is not a plan file", "line"]),
     ("binary", lambda _: bytes(range(128, 256)), ["is not UTF-8 text (line 1, byte 0)"]),
-    ("an array", lambda _: b"[]", ["not a plan file of schema 'meshwright.plan/1'", "None"]),
+    ("an array", lambda _: b"[]", ["not a plan file of schema 'meshwright.plan/2'", "None"]),
     ("a model's config", lambda _: b'{"model_type": "llama"}', ["not a plan file of schema", "None"]),
     ("deep", lambda _: b"[" * 200_000, ["is not a plan file"]),
     ("long digits", lambda _: b'{"schema": ' + b"9" * 5000 + b"}", ["is not a plan file", "4,300 digits"]),
@@ -181,8 +181,22 @@ def given(path: str, value: Any) -> Change:
 
 
 CHANGES: list[tuple[str, Change, list[str]]] = [
-    ("another version", lambda file: file.update(schema="meshwright.plan/2"), ["plan/1", "meshwright.plan/2"]),
-    ("no version", lambda file: file.pop("schema"), ["meshwright.plan/1", "None"]),
+    (
+        "a later version",
+        lambda file: file.update(schema="meshwright.plan/3", written_by="meshwright 9.0"),
+        ["plan/2' or earlier", "found: 'meshwright.plan/3', written by 'meshwright 9.0'"],
+    ),
+    (
+        "a fault of another version",
+        lambda file: file["inputs"].update(written_by=file.update(written_by="meshwright 0.0.1")),
+        ["written_by: is meshwright 0.0.1, and this is meshwright ", "ask its question again"],
+    ),
+    (
+        "a fault of an earlier form",
+        lambda file: file["inputs"].update(form=file.update(schema="meshwright.plan/1")),
+        ["schema: is meshwright.plan/1", "ask its question again with meshwright plan ... --json"],
+    ),
+    ("no version", lambda file: file.pop("schema"), ["meshwright.plan/2", "None"]),
     ("no plans", lambda file: file.pop("plans"), ["plans: must hold at least one plan"]),
     ("empty plans", lambda file: file.update(plans=[]), ["plans: must hold at least one plan"]),
     ("plans that are numbers", lambda file: file.update(plans=[3]), ["plans[0].plan: is missing"]),

@@ -15,6 +15,7 @@ from answered import QUESTIONS, asked, document, priced, written
 from meshwright.answers.explain.table import explain_document
 from meshwright.answers.plan_file import read_plan_file
 from meshwright.cost.step import estimate_each
+from meshwright.errors import InvalidSpec
 from meshwright.layout.named import plan_of
 from strategies import llama_70b, question
 
@@ -161,3 +162,29 @@ def test_a_plan_that_does_not_fit_is_explained_and_counted_as_not_fitting() -> N
     answer = explain_document(estimate_each([plan_of(inputs, tp=8)], inputs)[0], inputs)
     assert (answer["considered"], answer["legal"], answer["fitting"]) == (1, 1, 0)
     assert answer["plans"][0]["memory"]["verdict"] == "out-of-memory"
+
+
+def test_a_file_of_an_earlier_form_is_completed_and_says_so(tmp_path: Path) -> None:
+    answer, name = json.loads(written("llama 70b")), "llama 70b"
+    answer["schema"] = "meshwright.plan/1"
+    del answer["written_by"], answer["plans"][0]["plan"]["etp"]
+    del answer["inputs"]["runtime"]["communication"]["exchanged_counts"]
+    del answer["inputs"]["cluster"]["accelerator"]["kernels"]["attention"]["row_width"]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(answer), "utf-8")
+    inputs, plans = read_plan_file(path)
+    *others, told = inputs.job.assumptions
+    assert inputs.replace(job=inputs.job.replace(assumptions=tuple(others))) == asked(name)
+    assert told.endswith("runtime.communication.exchanged_counts, accelerator.kernels.attention.row_width")
+    assert plans[0].etp == 1
+
+
+def test_a_whole_file_is_not_completed(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(written("llama 70b"), "utf-8")
+    assert read_plan_file(path)[0] == asked("llama 70b")
+    answer = json.loads(written("llama 70b"))
+    del answer["plans"][0]["plan"]["etp"]
+    path.write_text(json.dumps(answer), "utf-8")
+    with pytest.raises(InvalidSpec, match="etp: is missing"):
+        read_plan_file(path)

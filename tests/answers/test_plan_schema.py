@@ -115,7 +115,7 @@ def test_words_are_the_words_of_the_code() -> None:
 
 
 WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "another version": lambda answer: answer.update(schema="meshwright.plan/2"),
+    "another version": lambda answer: answer.update(schema="meshwright.plan/1"),
     "an unknown key": lambda answer: answer.update(note="mine"),
     "no assumptions": lambda answer: answer.pop("assumptions"),
     "no plans": lambda answer: answer.update(plans=[]),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.answers.basis.uncertainty import uncertainty_entry
 from meshwright.answers.experts.routing import rank_imbalance, routing_entry
+from meshwright.answers.plan_file_versions import EARLIER, completed, written_otherwise
 from meshwright.answers.records import fields_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
@@ -24,7 +25,7 @@ from meshwright.text_files import MOST_BYTES, decoded, or_launch_file, read_text
 if TYPE_CHECKING:
     from meshwright.search.many_searches.fewest_nodes import Limit
 
-SCHEMA = "meshwright.plan/1"
+SCHEMA = "meshwright.plan/2"
 STANDARD_INPUT = "-"
 """What stands for it in place of a path."""
 DEFAULTS = Plan().to_dict()
@@ -69,6 +70,7 @@ def read_plan_file(path: str | Path) -> tuple[Inputs, list[Plan]]:
     path: `-` for standard input. Raises `InvalidInput` or `InvalidSpec` with every fault.
     """
     document = _document(path)
+    completed(document)
     known = json_schema()["properties"]
     faults = [Fault(quoted(key), "is not a key of a plan file") for key in document if key not in known]
     faults += _plan_faults("plans", document.get("plans"))
@@ -76,7 +78,7 @@ def read_plan_file(path: str | Path) -> tuple[Inputs, list[Plan]]:
     faults += _plan_faults("other_splits", others) if others else []
     inputs, wrong = _inputs(document.get("inputs"))
     if inputs is None or wrong or faults:
-        raise InvalidSpec(f"plan file {str(path)!r}", [*faults, *wrong])
+        raise InvalidSpec(f"plan file {str(path)!r}", [*faults, *wrong, *written_otherwise(document)])
     return inputs, [Plan.from_dict(entry["plan"]) for entry in (*document["plans"], *others)]
 
 
@@ -92,7 +94,9 @@ def ranked_plan(path: str | Path, rank: int) -> tuple[Inputs, Plan]:
 
 
 def _document(path: str | Path) -> dict[str, Any]:
-    """The JSON object in a file, or of standard input, which says that it is a plan file of this schema."""
+    """The JSON object in a file, or of standard input, which says that it is a plan file of this schema or an earlier
+    one.
+    """
     if str(path) == STANDARD_INPUT:
         text = decoded(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input")
     else:
@@ -103,8 +107,11 @@ def _document(path: str | Path) -> dict[str, Any]:
         instead = or_launch_file(Path(path))
         raise InvalidInput(f"{str(path)!r} is not a plan file: {unreadable(error)}{instead}") from None
     schema = document.get("schema") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or schema != SCHEMA:
-        raise InvalidInput(f"{str(path)!r} is not a plan file of schema {SCHEMA!r} (found: {quoted(schema)})")
+    if not isinstance(document, dict) or schema not in (SCHEMA, *EARLIER):
+        writer = document.get("written_by") if isinstance(document, dict) else None
+        by = f", written by {quoted(writer)}" if writer else ""
+        what = f"is not a plan file of schema {SCHEMA!r} or earlier (found: {quoted(schema)}{by})"
+        raise InvalidInput(f"{str(path)!r} {what}")
     return document
 
 

@@ -21,6 +21,7 @@ from meshwright.answers.explain.varied_plan import variation_entry, variation_se
 from meshwright.answers.launch.unlaunched import unlaunched, unlaunched_entry, unlaunched_lines
 from meshwright.answers.links import axes
 from meshwright.answers.plan_file import SCHEMA, memory_entry, plan_entry
+from meshwright.answers.plan_file_versions import WRITTEN_BY
 from meshwright.answers.plans.constraint_lines import idle_behaviours
 from meshwright.answers.plans.ties import unpublished_lines
 from meshwright.answers.plans.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
@@ -70,6 +71,7 @@ def explain_document(
     unaligned = unaligned_entry(unaligned_sizes(estimate, inputs))
     return document_of(
         schema=SCHEMA,
+        written_by=WRITTEN_BY,
         inputs=inputs,
         **({} if complete else {"complete": False}),
         considered=1,

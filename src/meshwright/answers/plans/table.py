@@ -50,6 +50,7 @@ def plan_document(result: SearchResult, beyond: Beyond = NOTHING, *, of_file: bo
     of_file: an existing launch file is changed to the best plan, and none has to be written.
     """
     from meshwright.answers.plan_file import SCHEMA, plan_entry
+    from meshwright.answers.plan_file_versions import WRITTEN_BY
 
     best, inputs = result.best[0], result.inputs
     unaligned = unaligned_entry(unaligned_sizes(best, inputs))
@@ -60,6 +61,7 @@ def plan_document(result: SearchResult, beyond: Beyond = NOTHING, *, of_file: bo
 
     return document_of(
         schema=SCHEMA,
+        written_by=WRITTEN_BY,
         inputs=inputs,
         **({} if result.complete else {"complete": False}),
         considered=result.considered,
