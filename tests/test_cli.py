@@ -20,8 +20,9 @@ import pytest
 import meshwright
 from commands import HANG_S, LLAMA, Hang, asked, hangs_after, question, refused
 from meshwright.cli.commands import COMMANDS, command
+from meshwright.cli.groups import JobOptions
 from meshwright.cli.one_plan import PlanOptions
-from meshwright.cli.options import AllowedRecomputation, Dispatcher, Precision
+from meshwright.cli.options import AllowedRecomputation, Dispatcher
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.ranking.ties import choices
@@ -118,7 +119,7 @@ def test_counts_take_a_prefix(option: str, field: str, text: str, count: int) ->
 @pytest.mark.parametrize(
     ("option", "names"),
     [
-        (Precision, catalog.names("precisions")),
+        (get_type_hints(JobOptions, include_extras=True)["precision"], catalog.names("precisions")),
         (Dispatcher, get_args(Communication.model_fields["dispatcher"].annotation)),
         (AllowedRecomputation, CHOICES["recompute"].values()),
         (get_type_hints(PlanOptions, include_extras=True)["recompute"], CHOICES["recompute"].values()),

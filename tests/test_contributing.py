@@ -16,6 +16,7 @@ PLACES = {
     "Add a behaviour": 7,
     "Add an accelerator": 2,
     "Add a pipeline schedule": 3,
+    "Add a job option": 4,
     "Add a plan field": 4,
     "Add a model family": 5,
 }

@@ -9,7 +9,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -26,29 +26,19 @@ from meshwright.cli.options import (
     AllowedSchedule,
     Behaviours,
     Dispatcher,
-    DocumentLength,
     EvenChunks,
-    ExpertCapacity,
-    ExpertImbalance,
-    GlobalBatch,
-    GlobalBatchTokens,
-    Gradients,
-    LoraModules,
-    LoraRank,
     MostNodes,
-    MtpLayers,
     Network,
-    Precision,
-    Risk,
     RuntimeName,
-    SequenceLength,
     TextOnly,
-    Tokens,
     WithSequenceParallel,
+    job_option,
 )
 from meshwright.errors import InvalidInput, MeshwrightError, quoted
-from meshwright.specs.defaults import DEFAULT_PRECISION, DEFAULT_RUNTIME
+from meshwright.specs.defaults import DEFAULT_RUNTIME
+from meshwright.specs.job_options import JOB_OPTIONS
 
+Group = TypeVar("Group")
 VALUES = {str: "NAME", int: "N", float: "NUMBER", Path: "FILE"}
 """What stands for the value of an option in help, by its type."""
 
@@ -102,24 +92,32 @@ def require_subject(subject: SubjectOptions, command: str, otherwise: str) -> No
         raise InvalidInput(f"{' and '.join(missing)} must be given, as in {example}; or {otherwise.format(command)}")
 
 
+def with_job_options(panel: str) -> Callable[[type[Group]], type[Group]]:
+    """Gives a group, behind its own options, those of a job that stand in this panel of help."""
+
+    def extended(group: type[Group]) -> type[Group]:
+        for option in JOB_OPTIONS:
+            if option.panel == panel:
+                group.__annotations__[option.name] = job_option(option)
+                setattr(group, option.name, option.default)
+        return group
+
+    return extended
+
+
 @dataclass(frozen=True, kw_only=True)
+@with_job_options("job")
 class JobOptions:
     """What one step trains on."""
 
     PANEL: ClassVar[str] = "The job"
-    seq_len: SequenceLength = None
-    global_batch: GlobalBatch = None
-    global_batch_tokens: GlobalBatchTokens = None
-    document_length: DocumentLength = None
-    precision: Precision = DEFAULT_PRECISION
-    gradients: Gradients = None
-    tokens: Tokens = None
-    lora_rank: LoraRank = 0
-    lora_modules: LoraModules = "all-linear"
-    risk: Risk = None
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True)
+@with_job_options("framework")
 class RuntimeOptions:
     """The framework, and how it treats experts and multi-token prediction."""
 
@@ -127,9 +125,6 @@ class RuntimeOptions:
     runtime: RuntimeName = DEFAULT_RUNTIME
     behaviours: Behaviours = None
     dispatcher: Dispatcher = None
-    expert_imbalance: ExpertImbalance = None
-    expert_capacity: ExpertCapacity = None
-    mtp_layers: MtpLayers = None
 
     @property
     def of_questions(self) -> dict[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from meshwright import errors
 from meshwright.cli import completion
+from meshwright.specs.job_options import COUNT, LENGTH, RATIO, RECIPE, SHARE, WHOLE, JobOption
 from meshwright.units import count_in_powers_of_two, parse_count, parse_seconds, parse_share
 
 
@@ -65,6 +66,19 @@ def seconds(text: str) -> float:
     return whole
 
 
+PARSERS = {LENGTH: length, COUNT: count, RATIO: ratio, SHARE: share}
+"""How the command line reads values of a kind, where not by their type."""
+
+
+def job_option(option: JobOption) -> Any:
+    """The type of an option of a job, with its help and its parser."""
+    least = 0 if option.kind is WHOLE else None
+    names = completion.precisions if option.kind is RECIPE else None
+    parser, metavar = PARSERS.get(option.kind), option.kind.metavar
+    about = typer.Option(min=least, parser=parser, metavar=metavar, autocompletion=names, help=option.help)
+    return Annotated[option.type, about]
+
+
 MODEL_HELP = "config.json, its folder, a TOML file or a catalogue name"
 CLUSTER_HELP = "NODESxGPUS:ACCELERATOR, a catalogue name or a TOML file"
 Network = Annotated[
@@ -72,37 +86,6 @@ Network = Annotated[
     typer.Option(metavar="RATE", help="bandwidth out of a node, such as 10Gb/s or 8x400Gb/s; default: the cluster's"),
 ]
 ModelIfAny = Annotated[str | None, typer.Option("--model", autocompletion=completion.models, help="as in plan")]
-SequenceLength = Annotated[
-    int | None,
-    typer.Option(
-        "--seq-len", parser=length, metavar="COUNT", help="tokens per sequence (8k is 8192); default: at most 8k"
-    ),
-]
-GlobalBatch = Annotated[
-    int | None,
-    typer.Option("--global-batch", parser=count, metavar="COUNT", help="sequences per step; default: about 4M tokens"),
-]
-GlobalBatchTokens = Annotated[
-    str | None,
-    typer.Option(metavar="COUNT", help="tokens per step, instead of --global-batch; 4M is 4194304 where that fits"),
-]
-DocumentLength = Annotated[
-    int | None,
-    typer.Option(
-        parser=length, metavar="COUNT", help="tokens per document packed into a sequence; attention stays within each"
-    ),
-]
-Precision = Annotated[
-    str,
-    typer.Option(
-        autocompletion=completion.precisions,
-        help="bf16, fp16, fp8, fp8-delayed, fp8-rowwise, fp8-blockwise, mxfp8 or nvfp4",
-    ),
-]
-Gradients = Annotated[
-    str | None, typer.Option(help="format in which gradients are summed, fp32 or half; default: the runtime's")
-]
-Tokens = Annotated[str | None, typer.Option(metavar="COUNT", help="total training tokens, such as 15T")]
 RuntimeName = Annotated[
     str,
     typer.Option(
@@ -120,40 +103,6 @@ Behaviours = Annotated[
 Dispatcher = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="token dispatcher: all_to_all, all_gather or fused; default: the runtime's"),
-]
-ExpertImbalance = Annotated[
-    float | None,
-    typer.Option(
-        parser=ratio, metavar="RATIO", help="tokens of the busiest rank over the mean; default: as measured in training"
-    ),
-]
-ExpertCapacity = Annotated[
-    float | None,
-    typer.Option(
-        parser=ratio,
-        metavar="RATIO",
-        help="capacity factor: each expert is padded or cut to this many times the mean tokens; default: no limit",
-    ),
-]
-Risk = Annotated[
-    float | None,
-    typer.Option(
-        parser=share,
-        metavar="SHARE",
-        help="accepted probability of running out of memory, from 1% to 50%; default: 10%",
-    ),
-]
-MtpLayers = Annotated[
-    int | None,
-    typer.Option(min=0, help="multi-token prediction layers to train; default: the model's, if the runtime can"),
-]
-LoraRank = Annotated[
-    int,
-    typer.Option(min=0, help="train low-rank adapters of this rank beside frozen weights; 0: train all weights"),
-]
-LoraModules = Annotated[
-    str,
-    typer.Option(metavar="NAMES", help="linear layers with an adapter: all-linear, or q_proj,v_proj, ..."),
 ]
 Measured = Annotated[
     Path | None,

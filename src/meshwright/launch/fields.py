@@ -18,7 +18,8 @@ from meshwright.specs.behaviours import LIGER, beside_adapters, position_of, wit
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.defaults import DEFAULT_PRECISION
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.job import ALL_LINEAR, Job
+from meshwright.specs.job import Job
+from meshwright.specs.job_options import ALL_LINEAR
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 from meshwright.specs.routing import expert_spread

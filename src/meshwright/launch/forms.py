@@ -11,7 +11,7 @@ from meshwright.errors import InvalidInput, quoted
 from meshwright.launch.framework import Value
 from meshwright.layout.layout_string import layout_string, read_layout_string
 from meshwright.specs.adapters import adapted_modules, named_modules
-from meshwright.specs.job import ALL_LINEAR
+from meshwright.specs.job_options import ALL_LINEAR
 
 Fields = dict[str, Any]
 """Values by the names of fields: `plan.tp`, `job.global_batch`, `model.heads`; see `fields`."""

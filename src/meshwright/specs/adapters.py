@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from meshwright.errors import Fault, any_of
 from meshwright.specs import catalog
-from meshwright.specs.job import ALL_LINEAR, LORA_MODULES, Job
+from meshwright.specs.job import LORA_MODULES, Job
+from meshwright.specs.job_options import ALL_LINEAR
 from meshwright.specs.model import LayerKind, Mlp, Model
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.specs.weights import Weight

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,11 +13,11 @@ from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.choices import one_of
 from meshwright.specs.defaults import DEFAULT_PRECISION
+from meshwright.specs.job_options import ALL_LINEAR, GradientFormat
 from meshwright.units import count_in_powers_of_two, parse_count
 
 PrecisionName = Annotated[str, one_of(catalog.names("precisions"))]
 """A recipe of the catalogue."""
-GradientFormat = Literal["fp32", "half"]
 MAX_COUNT = 10**9
 """Tokens in a sequence, or sequences in a batch: more than anybody trains with."""
 MAX_TOKENS_PER_STEP = 10**12
@@ -23,7 +25,6 @@ MAX_MTP_LAYERS = 100
 """Of multi-token prediction; published models have 1 to 7."""
 USUAL_RISK = 0.1
 Count = Annotated[int, Field(gt=0, le=MAX_COUNT, strict=True)]
-ALL_LINEAR = "all-linear"
 LORA_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Linear layers that can have an adapter, by their names in models of transformers."""
 LoraModule = Annotated[str, one_of((ALL_LINEAR, *LORA_MODULES))]
@@ -134,34 +135,32 @@ def parse_modules(names: str) -> tuple[str, ...]:
     return modules
 
 
+_READ: dict[str, Callable[[Any], Any]] = {
+    "precision": partial(catalog.resolve, "precisions"),
+    "tokens": parse_count,
+    "lora_modules": parse_modules,
+}
+"""How fields are read from what users write, where they are not taken as they stand."""
+
+
 def job_of(
-    sequence_length: int,
-    global_batch: int | None = None,
-    global_batch_tokens: str | None = None,
-    *,
-    document_length: int | None = None,
-    precision: str = DEFAULT_PRECISION,
-    gradients: str | None = None,
-    tokens: str | None = None,
-    risk: float | None = None,
-    expert_imbalance: float | None = None,
-    expert_capacity: float | None = None,
-    mtp_layers: int | None = None,
-    lora_rank: int | None = None,
-    lora_modules: str | None = None,
+    sequence_length: int, global_batch: int | None = None, global_batch_tokens: str | None = None, **others: Any
 ) -> Job:
     """A job from what a user writes: the batch in sequences or in tokens, counts with `k`, `M`, `B`, `T`.
 
-    Raises `InvalidInput` when neither or both batches are given, or both an imbalance of experts and the capacity that
-    evens it out, or modules that have no adapters or no rank, `UnknownName` for a precision without a recipe.
+    others: of `JOB_OPTIONS` by their names; None: not given. Raises `InvalidInput` when neither or both batches are
+    given, or both an imbalance of experts and the capacity that evens it out, or modules that have no adapters or no
+    rank, `UnknownName` for a precision without a recipe, `InvalidSpec` for what a job does not have.
     """
-    if expert_imbalance is not None and expert_capacity is not None:
+    imbalance, capacity = others.get("expert_imbalance"), others.get("expert_capacity")
+    modules = others.get("lora_modules")
+    if imbalance is not None and capacity is not None:
         raise InvalidInput(
-            f"an expert capacity of {expert_capacity:g} gives all ranks the same rows, so that an expert imbalance of "
-            f"{expert_imbalance:g} would change nothing; give one of the two"
+            f"an expert capacity of {capacity:g} gives all ranks the same rows, so that an expert imbalance of "
+            f"{imbalance:g} would change nothing; give one of the two"
         )
-    if lora_modules not in (None, "", ALL_LINEAR) and not lora_rank:
-        raise InvalidInput(f"adapters of {lora_modules} need a rank: add --lora-rank 16, or leave out --lora-modules")
+    if modules not in (None, "", ALL_LINEAR) and not others.get("lora_rank"):
+        raise InvalidInput(f"adapters of {modules} need a rank: add --lora-rank 16, or leave out --lora-modules")
     if (global_batch is None) == (global_batch_tokens is None):
         batches = "neither is given" if global_batch is None else "both are given"
         raise InvalidInput(f"give either --global-batch in sequences or --global-batch-tokens; {batches}")
@@ -170,18 +169,6 @@ def job_of(
     assumed: tuple[str, ...] = ()
     if global_batch_tokens is not None:
         global_batch, assumed = batch_of_tokens(global_batch_tokens, sequence_length)
-    return Job(
-        sequence_length=sequence_length,
-        global_batch=global_batch,
-        document_length=document_length,
-        precision=catalog.resolve("precisions", precision),
-        gradients=gradients,
-        risk=USUAL_RISK if risk is None else risk,
-        tokens=None if tokens is None else parse_count(tokens),
-        expert_imbalance=expert_imbalance,
-        expert_capacity=expert_capacity,
-        mtp_layers=mtp_layers,
-        lora_rank=lora_rank or 0,
-        lora_modules=parse_modules(lora_modules or ALL_LINEAR),
-        assumptions=assumed,
-    )
+    given = {name: value for name, value in others.items() if value is not None and (value or name != "lora_modules")}
+    read = {name: _READ[name](value) if name in _READ else value for name, value in given.items()}
+    return Job(sequence_length=sequence_length, global_batch=global_batch, assumptions=assumed, **read)

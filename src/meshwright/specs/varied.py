@@ -11,6 +11,7 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import lacking
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job, job_of
+from meshwright.specs.job_options import JOB_OPTIONS
 from meshwright.specs.model import Model
 from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.reading.inputs import ClusterSource, ModelSource
@@ -19,18 +20,6 @@ from meshwright.specs.runtime import Runtime, read_runtime
 
 EXPERT_SHARES = ("expert_imbalance", "expert_spread", "expert_capacity")
 """Fields of a job that say how experts share tokens, one of them at most."""
-OF_JOB = (
-    "global_batch",
-    "document_length",
-    "precision",
-    "gradients",
-    "expert_imbalance",
-    "expert_capacity",
-    "mtp_layers",
-    "lora_rank",
-    "risk",
-)
-"""Fields of a job that `job_of` takes by their names, as they stand."""
 
 
 def varied_inputs(
@@ -71,12 +60,10 @@ def varied_inputs(
 
 def _varied_job(job: Job, named: dict[str, Any]) -> Job:
     """The job with some fields as `job_of` takes them; a batch, or how experts share tokens, in place of the other."""
-    kept = {name: getattr(job, name) for name in OF_JOB} | {
-        "tokens": job.tokens and str(job.tokens),
-        "lora_modules": job.modules_text if named.get("lora_rank", job.lora_rank) else None,
-    }
-    if "global_batch_tokens" in named:
-        del kept["global_batch"]
+    left_out = {"seq_len", "global_batch" if "global_batch_tokens" in named else "global_batch_tokens"}
+    if not named.get("lora_rank", job.lora_rank):
+        left_out.add("lora_modules")
+    kept = {each.name: each.of(job) for each in JOB_OPTIONS if each.name not in left_out}
     shares = any(named.get(name) is not None for name in EXPERT_SHARES)
     if shares:
         kept = {name: value for name, value in kept.items() if name not in EXPERT_SHARES}

@@ -12,7 +12,7 @@ from meshwright.answers.unfit.nothing_fits import change_words
 from meshwright.search.many_searches.remedies import Remedy
 from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.job import ALL_LINEAR
+from meshwright.specs.job_options import ALL_LINEAR
 from meshwright.web.question import Question
 from meshwright.web.reading import read
 

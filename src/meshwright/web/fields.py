@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from meshwright.specs import catalog
 from meshwright.specs.choices import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES
 from meshwright.specs.defaults import DEFAULT_PRECISION, DEFAULT_RUNTIME
-from meshwright.specs.job_values import GRADIENTS
+from meshwright.specs.job_options import JOB_OPTIONS, JobOption
 
 NUMBERS = "such as 8, 1,2,4 or 1-4"
 WITH, WITHOUT = "with", "without"
@@ -87,24 +88,24 @@ LIMITS = (
     Field("even_chunks", "even chunks", "the same number of layers in each", names=lambda: ("", WITH), only_names=True),
     Field("max_nodes_per_tp", "nodes per tp group", "at most this many"),
 )
+
+
+def _of_job(options: Iterable[JobOption]) -> Iterator[Field]:
+    for each in options:
+        if each.form and each.choices:
+            names = partial(tuple, ("", *each.choices))
+            yield Field(each.name, *each.form, names=names, only_names=True, nothing="the framework's default")
+        elif each.form:
+            yield Field(each.name, *each.form)
+
+
+_FIRST = next(place for place, each in enumerate(JOB_OPTIONS) if each.panel == "framework")
 FRAMEWORK = (
-    Field("document_length", "Document length", "tokens; attention stays within documents packed into a sequence"),
-    Field(
-        "gradients",
-        "Gradients",
-        "format in which they are summed",
-        names=lambda: ("", *GRADIENTS),
-        only_names=True,
-        nothing="the framework's default",
-    ),
+    *_of_job(JOB_OPTIONS[:_FIRST]),
     Field("dispatcher", "Token dispatcher", "all_to_all, all_gather or fused"),
-    Field("expert_imbalance", "Expert imbalance", "tokens of the busiest rank over the mean, such as 1.2"),
-    Field("expert_capacity", "Expert capacity", "capacity factor, such as 1.25"),
-    Field("mtp_layers", "MTP layers", "multi-token prediction layers to train"),
-    Field("lora_rank", "LoRA rank", "train adapters of this rank beside frozen weights"),
-    Field("lora_modules", "LoRA modules", "linear layers with an adapter, such as q_proj,v_proj; all unless told"),
+    *_of_job(JOB_OPTIONS[_FIRST:]),
     Field("with", "Behaviours", "KEY=VALUE separated by spaces: optimizer_states=offloaded overlap.expert=0.7"),
 )
-"""What the command takes with `--gradients`, `--dispatcher`, `--expert-*`, `--mtp-layers`, `--lora-*` and `--with`."""
+"""What the command takes with options of a job that few ask for, with `--dispatcher` and with `--with`."""
 CONFIG = Field("config", "Or paste a config.json", "from Hugging Face; it overrides the model name above")
 FIELDS = {field.name: field for field in (*QUESTION, *LIMITS, *FRAMEWORK, CONFIG)}

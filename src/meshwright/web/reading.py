@@ -14,7 +14,7 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.job_values import READERS
+from meshwright.specs.job_options import READERS
 from meshwright.specs.model import Model
 from meshwright.specs.reading.cluster import adapters_of, named_cluster
 from meshwright.specs.reading.inputs import read_inputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from meshwright.answers.plan_file import ranked_plan
 from meshwright.arguments import checked, require_kinds
@@ -13,23 +13,21 @@ from meshwright.layout.named import changed_fields
 from meshwright.layout.plan import KINDS, Plan
 from meshwright.search.changes.variation import Variation, varied
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.job import job_of
+from meshwright.specs.job_options import JOB_OPTIONS
 from meshwright.specs.reading.inputs import ClusterSource, ModelSource
 from meshwright.specs.runtime import Runtime
-from meshwright.specs.varied import OF_JOB, varied_inputs
+from meshwright.specs.varied import varied_inputs
 
 LAYERS = {"pipeline_layout": "chunk_layers"}
 """What names layers of chunks, and the field that holds them."""
 OF_A_PLAN = {*KINDS, *LAYERS} - {"chunk_layers", "num_microbatches"}
 """What may be changed of a plan: layers of chunks by a layout, micro-batches through the batch."""
-OF_A_QUESTION = {
-    *("model", "text_only", "cluster", "runtime", "behaviours", "sequence_length", "global_batch_tokens", "tokens"),
-    *OF_JOB,
-}
+_OF_JOB = {each.name if each.name != "seq_len" else each.field: each for each in JOB_OPTIONS if not each.only_with}
+OF_A_QUESTION = {*("model", "text_only", "cluster", "runtime", "behaviours"), *_OF_JOB}
 """And of its question."""
 TYPES = {name: kind if kind in (bool, int) else str for name, kind in KINDS.items() if name in OF_A_PLAN} | {
     **dict.fromkeys(LAYERS, str),
-    **get_type_hints(job_of),
+    **{name: each.type for name, each in _OF_JOB.items()},
 }
 """What each of them is given as, where another type would break what reads it."""
 

@@ -8,6 +8,7 @@ from meshwright.cost.estimate import Waterfall
 from meshwright.layout.plan import KINDS, Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
+from meshwright.specs.job_options import JOB_OPTIONS, JobOption
 from meshwright.specs.sweep.sweep import SweepQuestion
 
 Row = dict[str, Any]
@@ -20,6 +21,8 @@ PLAN: dict[str, Kind] = {
     name: "switch" if kind is bool else "count" if kind is int else "text" for name, kind in KINDS.items()
 }
 """The fields of a plan, lists as text."""
+OF_QUESTIONS = sorted((each for each in JOB_OPTIONS if not each.in_place_of), key=lambda each: each.name == "tokens")
+"""Options of a job, the tokens that no plan depends on last."""
 LABELS: dict[str, Kind] = {
     "question": "text",
     "model": "text",
@@ -27,18 +30,7 @@ LABELS: dict[str, Kind] = {
     "accelerator": "text",
     "nodes": "count",
     "gpus": "count",
-    "sequence_length": "count",
-    "global_batch": "count",
-    "document_length": "count",
-    "precision": "text",
-    "gradients": "text",
-    "expert_imbalance": "number",
-    "expert_capacity": "number",
-    "mtp_layers": "count",
-    "lora_rank": "count",
-    "lora_modules": "text",
-    "risk": "number",
-    "tokens": "count",
+    **{each.field: each.kind.column for each in OF_QUESTIONS},
     "runtime": "text",
     "with": "text",
     "limits": "text",
@@ -70,7 +62,7 @@ COLUMNS: dict[str, Kind] = {
     "accelerator_hours": "number",
     "cost": "number",
 }
-OF_JOB = tuple(name for name in LABELS if name in Job.model_fields)
+OF_JOB = tuple(each.field for each in OF_QUESTIONS)
 """Labels that are fields of the job."""
 
 
@@ -84,8 +76,7 @@ def labels_of(question: SweepQuestion, key: str) -> Row:
         "accelerator": cluster.accelerator.id,
         "nodes": cluster.num_nodes,
         "gpus": cluster.num_gpus,
-        **{name: getattr(question.job, name) for name in OF_JOB},
-        "lora_modules": question.job.modules_text if question.job.lora_rank else "",
+        **{each.field: _asked(each, question.job) for each in OF_QUESTIONS},
         "runtime": framework.runtime,
         "with": framework.behaviours,
         "limits": question.limits,
@@ -93,6 +84,12 @@ def labels_of(question: SweepQuestion, key: str) -> Row:
     if isinstance(question.inputs, Inputs):
         return labels
     return labels | {"status": REFUSED, "reason": str(question.inputs)}
+
+
+def _asked(option: JobOption, job: Job) -> Any:
+    if option.only_with:
+        return option.of(job) if getattr(job, option.only_with) else ""
+    return getattr(job, option.field)
 
 
 def plan_cells(plan: Plan) -> Row:

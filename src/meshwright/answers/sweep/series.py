@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from meshwright.answers.sweep.columns import LABELS, Row
-from meshwright.units import format_count
+from meshwright.answers.sweep.columns import LABELS, OF_QUESTIONS, Row
 
 NOT_NAMED = ("question", "nodes", "gpus", "accelerator")
 """Labels that the name of the cluster says."""
-WORDS: dict[str, Callable[[Any], str]] = {
-    "sequence_length": lambda length: f"sequences of {length}",
-    "global_batch": lambda batch: f"batch {batch}",
-    "document_length": lambda length: f"documents of {length}" if length else "whole sequences",
-    "tokens": lambda tokens: f"{format_count(tokens)} tokens",
-    "gradients": lambda kind: f"gradients {kind}",
-    "expert_imbalance": lambda ratio: f"imbalance {ratio:g}",
-    "expert_capacity": lambda ratio: f"capacity {ratio:g}",
-    "mtp_layers": lambda count: f"{count} prediction layers",
-    "lora_rank": lambda rank: f"LoRA of rank {rank}" if rank else "all weights",
-    "lora_modules": lambda names: f"on {names}",
-    "risk": lambda share: f"risk {share:.0%}",
-}
+WORDS = {each.field: each.said for each in OF_QUESTIONS}
 """Of labels that do not speak for themselves."""
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from meshwright.specs.behaviours import replaced_words
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.job_options import JOB_OPTIONS
 
-_OF_JOB = (
-    *("precision", "gradients", "document_length", "expert_imbalance", "expert_capacity"),
-    *("mtp_layers", "lora_rank"),
-)
+_BATCH = ("seq_len", "global_batch", "global_batch_tokens")
+_FIRST = ("precision", "gradients")
+_OF_STEP = [each.name for each in JOB_OPTIONS if each.of_step and not each.only_with and each.name not in _FIRST]
+_OF_JOB = *_FIRST, *(name for name in _OF_STEP if name not in _BATCH)
 """Fields of a job that change what a step takes."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshwright.errors import Fault, InvalidInput, InvalidSpec
 from meshwright.specs.job import Job, job_of
-from meshwright.specs.job_values import READERS
+from meshwright.specs.job_options import READERS
 from meshwright.specs.sweep.faults import Faults, Where
 
 

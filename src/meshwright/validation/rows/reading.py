@@ -16,6 +16,7 @@ from meshwright.specs.behaviours import beside_adapters
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job, job_of
+from meshwright.specs.job_options import OF_RUNS
 from meshwright.specs.recompute_modules import RecomputeModules, read_modules
 from meshwright.specs.topology import segment_assumptions
 from meshwright.units import GIB
@@ -72,15 +73,14 @@ def read_case(row: Row) -> Case:
 
 def _job(row: Row, even: bool) -> Job:
     """The job of a row; even: whether experts get the same tokens."""
+    options: dict[str, Any] = {
+        each.name: each.kind.type(row[each.name].replace("+", ",")) for each in OF_RUNS if row[each.name]
+    }
     job = job_of(
         int(row["seq_len"]),
         int(row["global_batch_size"]),
-        document_length=int(row["document_length"]) if row["document_length"] else None,
         precision=row["precision"],
-        expert_capacity=float(row["expert_capacity"]) if row["expert_capacity"] else None,
-        mtp_layers=int(row["mtp_layers"]) if row["mtp_layers"] else None,
-        lora_rank=int(row["lora_rank"] or 0),
-        lora_modules=row["lora_modules"].replace("+", ","),
+        **options,
     )
     return job.replace(expert_imbalance=1.0) if even else job
 

@@ -9,6 +9,7 @@ from functools import cache
 from meshwright.errors import InvalidInput, UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.choices import RECOMPUTE_NAMES, Recompute
+from meshwright.specs.job_options import OF_RUNS
 from meshwright.specs.reading.accelerator import read_accelerator
 from meshwright.specs.reading.model import read_model
 from meshwright.validation.rows.meanings import meanings
@@ -30,8 +31,8 @@ UNPRINTED = (
 OF_A_MODEL = ("architecture", "vocab", "ends_layers_less", "expert_capacity", "mtp_layers", "memory_rank")
 """Of these, those that it takes from runs of its own model alone."""
 UNNAMED = (
-    *("settings", "with", "refused", "architecture", "plan", "routing", "expert_capacity", "mtp_layers"),
-    *("power_limit_w", "recompute_layers", "memory_rank", "lora_rank", "lora_modules", "document_length"),
+    *("settings", "with", "refused", "architecture", "plan", "routing", "power_limit_w", "recompute_layers"),
+    *("memory_rank", *(each.name for each in OF_RUNS)),
 )
 """Columns that tables as others collect them have not."""
 REPOSITORY = re.compile(

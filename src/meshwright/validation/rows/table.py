@@ -14,6 +14,7 @@ from typing import get_args
 from meshwright.errors import InvalidInput, NotModelled, UnknownName, quoted
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.choices import RECOMPUTE_NAMES
+from meshwright.specs.job_options import OF_RUNS, WHOLE
 from meshwright.specs.runtime.device import AttentionKernel
 from meshwright.text_files import FORMULA, read_text
 
@@ -24,20 +25,27 @@ PUBLISHED = Path(__file__).parents[1] / "published_runs.csv"
 FREE_TEXT = ("source", "runtime_detail", "precision_detail", "step_time_is", "notes")
 """Columns for people, which no prediction reads; of a table without settings they name releases and
 recipes (`released`, `said`)."""
+
+
+def _of_job(column: str) -> list[str]:
+    """The columns that options of a job have, of a kind."""
+    return [each.name for each in OF_RUNS if each.kind.column == column]
+
+
 NAMES = (
     *("id", "dataset", "config_key", "quality", "runtime", "settings", "with", "refused", "model", "architecture"),
     *("cluster", "gpu", "precision", "recompute_modules", "plan", "software_release", "assumed", "known_by"),
-    "lora_modules",
+    *_of_job("text"),
 )
 COUNTS = (
-    *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "document_length"),
-    *("moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "lora_rank", "gpus_per_node", "num_gpus"),
+    *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab", "seq_len", *_of_job("count")),
+    *("moe_experts", "moe_topk", "moe_ffn", "gpus_per_node", "num_gpus"),
     *("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "zero_stage", "shard_group_size"),
     *("micro_batch_size", "global_batch_size", "recompute_layers", "memory_rank"),
 )
 """Columns of whole numbers."""
 FIGURES = (
-    *("params_b", "expert_capacity", "inter_node_GBps_per_gpu", "power_limit_w"),
+    *("params_b", *_of_job("number"), "inter_node_GBps_per_gpu", "power_limit_w"),
     *("step_time_s", "tokens_per_s_per_gpu", "memory_gib"),
 )
 """Columns of other numbers: 0 stands for one that is not known, as a blank does."""
@@ -59,7 +67,10 @@ SWITCHES = {"sp": ("True", "False"), "ends_layers_less": ("1", "0"), "compiled":
 """Columns that say yes or no, and how they say it in this package."""
 COLUMNS = (*NAMES, *FREE_TEXT, *CHOICES, *SWITCHES, *COUNTS, *FIGURES)
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
-MAY_BE_0 = {"zero_stage", "moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "lora_rank", "memory_rank"}
+MAY_BE_0 = {
+    *("zero_stage", "moe_experts", "moe_topk", "moe_ffn", "memory_rank"),
+    *(each.name for each in OF_RUNS if each.kind is WHOLE),
+}
 """Counts that may be 0; a model of 0 experts is one without."""
 OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
 """That spreadsheets write between columns in place of commas."""

@@ -14,6 +14,8 @@ from meshwright.specs.behaviours import IDENTITY
 from meshwright.specs.choices import RECOMPUTE_NAMES, Recompute
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import Job
+from meshwright.specs.job_options import JOB_OPTIONS, OF_RUNS, JobOption
 from meshwright.specs.model import Model
 from meshwright.specs.reading.cluster import read_cluster
 from meshwright.specs.reading.model import read_model
@@ -39,12 +41,8 @@ def row_of(plan: Plan, inputs: Inputs) -> Row:
         "seq_len": str(inputs.job.sequence_length),
         "global_batch_size": str(inputs.job.global_batch),
         "micro_batch_size": str(plan.micro_batch),
-        "document_length": _text(inputs.job.document_length),
         "precision": inputs.job.precision,
-        "expert_capacity": _text(inputs.job.expert_capacity),
-        "mtp_layers": _text(inputs.job.mtp_layers),
-        "lora_rank": _text(inputs.job.lora_rank or None),
-        "lora_modules": inputs.job.modules_text if inputs.freezes_weights else "",
+        **{each.name: _of_job(each, inputs.job) for each in OF_RUNS},
         "routing": _routing(inputs),
     }
     lost = [*_lost(row, plan, inputs)]
@@ -55,6 +53,12 @@ def _routing(inputs: Inputs) -> str:
     if inputs.routes_as_usual:
         return "natural"
     return "even" if inputs.model.is_moe and inputs.job.expert_imbalance == 1 else ""
+
+
+def _of_job(option: JobOption, job: Job) -> str:
+    """An option of a job as its column has it: blank where it is not given."""
+    given = getattr(job, option.only_with) if option.only_with else option.of(job) != option.default
+    return str(option.of(job)) if given else ""
 
 
 def _lost(row: Row, plan: Plan, inputs: Inputs) -> Iterator[str]:
@@ -71,10 +75,7 @@ def _lost(row: Row, plan: Plan, inputs: Inputs) -> Iterator[str]:
         yield f"the network of the cluster {inputs.cluster.name}"
     if read.runtime.replace(replaced=()) != inputs.runtime.replace(replaced=()):
         yield "what the runtime does"
-    kept = (
-        *("sequence_length", "document_length", "global_batch", "precision", "gradients"),
-        *("expert_capacity", "mtp_layers", "lora_rank", "lora_modules"),
-    )
+    kept = [each.field for each in JOB_OPTIONS if each.of_step and each.name != "expert_imbalance"]
     if any(getattr(read.job, name) != getattr(inputs.job, name) for name in kept):
         yield "the job"
     if case.plan != plan:
