@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, blocks, column
+from meshwright.arrays import FloatColumn, column
 from meshwright.cost.memory import pipelined_step, sharded_step
 from meshwright.cost.memory.in_flight import ShapeMemory
 from meshwright.cost.memory.timeline import MemoryTimeline
@@ -61,9 +61,8 @@ def forward_memory(
         _pipelined: step.deferred & ~step.split,
         _sharded: (step.plans.zero > 1) & ~step.deferred,
     }.items():
-        index = np.flatnonzero(rows)
-        for block in blocks(len(index)):
-            most[index[block]] = play(step.take(index[block])).most_allocated
+        if rows.any():
+            most[rows] = play(step if rows.all() else step.take(np.flatnonzero(rows))).most_allocated
     states = column(stored.parameters + stored.gradients + stored.optimizer_states)
     workspaces = inputs.runtime.memory.workspace_bytes
     return ForwardMemory(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, blocks, column, smaller, some
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column, smaller, some
 from meshwright.cost.memory.components import Components, communicator_bytes
 from meshwright.cost.memory.frozen_step import frozen_step
 from meshwright.cost.memory.graph_pool import pool_bytes
@@ -107,7 +107,7 @@ def stage_steps(
 
 
 def _timelines(step: UnitStep) -> list[StagesTimeline]:
-    """The steps of stages, each kind of step with the stages that have it, in tables that stay in the cache."""
+    """The steps of stages, each kind of step with the stages that have it."""
     sharded = step.plans.zero > 1
     kinds: dict[Callable[[UnitStep], MemoryTimeline], BoolColumn] = {
         replicated_step: ~sharded,
@@ -117,12 +117,11 @@ def _timelines(step: UnitStep) -> list[StagesTimeline]:
     }
     if step.inputs.freezes_weights:
         kinds = {replicated_step: ~sharded, frozen_step: sharded}
-    chosen = [
-        (play, rows[block])
-        for play, rows in ((play, np.flatnonzero(rows)) for play, rows in kinds.items())
-        for block in blocks(len(rows))
-    ]
-    return [(rows, _played(play, step if len(chosen) == 1 else step.take(rows))) for play, rows in chosen]
+    for play, rows in kinds.items():
+        if rows.all():
+            return [(np.arange(len(rows)), _played(play, step))]
+    chosen = ((play, np.flatnonzero(rows)) for play, rows in kinds.items() if rows.any())
+    return [(rows, _played(play, step.take(rows))) for play, rows in chosen]
 
 
 def _played(play: Callable[[UnitStep], MemoryTimeline], step: UnitStep) -> MemoryTimeline:
