@@ -43,6 +43,6 @@ class HyV3(AttentionBias, SharedMixture):
         """As `mlp_layer_types` says, or all but the first."""
         return self.mlp_layer_types[layer] == "sparse" if self.mlp_layer_types else super().is_moe(layer)
 
-    def not_modelled(self) -> list[Literal["dense", "sparse"]]:
+    def not_modelled(self) -> list[str]:
         """Biases on dense blocks and shared experts."""
         return ["biases on dense blocks and shared experts (mlp_bias)"] if self.mlp_bias else []
