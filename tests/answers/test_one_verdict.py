@@ -21,6 +21,7 @@ from meshwright.search.find import SearchResult, find
 from meshwright.search.many_searches.best_of import best_of
 from meshwright.search.many_searches.fewest_nodes import fewest_nodes
 from meshwright.search.many_searches.remedies import remedies
+from meshwright.search.safe import recommended
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from strategies import gemma_like, gpt_like, latent, llama_8b, mixture, question
@@ -90,6 +91,15 @@ def test_every_search_of_a_question_recommends_the_same_plan(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
+def test_a_search_for_a_safe_plan_alone_finds_the_one_that_is_recommended(name: str) -> None:
+    result = answered(name, 5)
+    if isinstance(result, str):
+        return
+    alone = recommended(QUESTIONS[name])
+    assert [*map(said, filter(None, [alone]))] == [*map(said, result.best[:1])]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
 def test_a_saved_plan_is_explained_as_it_was_planned(name: str, tmp_path: Path) -> None:
     result = answered(name, 5)
     if isinstance(result, str) or not result.best:
@@ -112,12 +122,12 @@ def test_of_named_plans_the_one_that_a_search_recommends_is_the_best(
     result = answered(name, 5)
     if isinstance(result, str) or not result.best:
         return
-    monkeypatch.setattr("meshwright.search.many_searches.best_of.find", lambda *_, **__: result)
-    recommended, *others = dict.fromkeys((*result.best, *filter(None, (result.fastest, result.at_risk))))
-    for named in ([*others, recommended], *([other, recommended] for other in others)):
+    monkeypatch.setattr("meshwright.search.many_searches.best_of.recommended", lambda *_, **__: result.best[0])
+    best, *others = dict.fromkeys((*result.best, *filter(None, (result.fastest, result.at_risk))))
+    for named in ([*others, best], *([other, best] for other in others)):
         chosen = best_of(named, [result.inputs] * len(named))
-        assert said(named[chosen.row]) == said(recommended)
-        assert chosen.recommended in (None, recommended)
+        assert said(named[chosen.row]) == said(best)
+        assert chosen.recommended in (None, best)
 
 
 @pytest.mark.parametrize("name", [name for name in QUESTIONS if "2x8" in name or "40gb" in name])

@@ -91,3 +91,9 @@ def test_no_row_of_the_table_needs_it() -> None:
     assert read_rows()
     for row in read_rows():
         assert with_its_recipe(row) == (row, [])
+
+
+def test_a_stage_that_the_framework_dropped_is_that_of_its_newest_release_with_it() -> None:
+    case = read_case(llama(runtime="nanotron", zero_stage="1"))
+    assert case.inputs.runtime.id == "nanotron@2025-05"
+    assert "nanotron@2025-05, the newest release that has ZeRO 1" in case.assumed

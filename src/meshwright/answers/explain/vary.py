@@ -28,6 +28,7 @@ OF_A_QUESTION = {*("model", "text_only", "cluster", "runtime", "behaviours"), *_
 TYPES = {name: kind if kind in (bool, int) else str for name, kind in KINDS.items() if name in OF_A_PLAN} | {
     **dict.fromkeys(LAYERS, str),
     **{name: each.type for name, each in _OF_JOB.items()},
+    "sequence_length": int,
 }
 """What each of them is given as, where another type would break what reads it."""
 

@@ -76,18 +76,24 @@ def as_released(row: Row) -> Row:
 
 
 def with_its_recipe(row: Row) -> tuple[Row, list[str]]:
-    """The row as a run of the newest release that has its recipe, where the framework of now has dropped it; and that
-    this was taken. Raises `UnknownName` for a runtime or a recipe that the catalogue has not.
+    """The row as a run of the newest release that has its recipe and its ZeRO stage, where the framework of now has
+    dropped one; and that this was taken. Raises `UnknownName` for a runtime or a recipe that the catalogue has not.
     """
     name = row["runtime"]
     if not name or "@" in name or name in stand_ins():
         return row, []
-    precision = catalog.resolve("precisions", row["precision"] or HALF)
-    if precision in read_runtime(name).plans.precisions:
-        return row, []
-    had = (f"{name}@{each}" for each in reversed([*releases(name)]))
-    found = next((each for each in had if precision in read_runtime(each).plans.precisions), "")
-    return (row | {"runtime": found}, [f"{found}, the newest release that has {precision}"]) if found else (row, [])
+    precision, stage = catalog.resolve("precisions", row["precision"] or HALF), row["zero_stage"]
+
+    def lacks(runtime: str) -> str:
+        plans = read_runtime(runtime).plans
+        if precision not in plans.precisions:
+            return precision
+        return f"ZeRO {stage}" if stage.isdecimal() and int(stage) not in plans.zero_stages else ""
+
+    lacking = lacks(name)
+    had = (f"{name}@{each}" for each in reversed([*releases(name)]) if lacking)
+    found = next((each for each in had if not lacks(each)), "")
+    return (row | {"runtime": found}, [f"{found}, the newest release that has {lacking}"]) if found else (row, [])
 
 
 def _by_name(row: Row) -> str:
