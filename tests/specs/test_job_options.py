@@ -40,3 +40,9 @@ def test_values_have_words() -> None:
 
 
 VALUES = {"tokens": [15 * 10**12], "risk": [0.05], "lora_rank": [0], "precision": ["fp8"]}
+
+
+def test_what_is_not_given_is_said_in_words_of_its_own() -> None:
+    said = {each.name: each.said for each in JOB_OPTIONS}
+    assert (said["document_length"](None), said["document_length"](2048)) == ("whole sequences", "documents of 2048")
+    assert (said["lora_rank"](0), said["lora_rank"](16)) == ("all weights", "LoRA of rank 16")

@@ -161,6 +161,7 @@ JOB_OPTIONS = (
         "tokens per document packed into a sequence; attention stays within each",
         form=("Document length", "tokens; attention stays within documents packed into a sequence"),
         words="documents of {}",
+        words_of_none="whole sequences",
         in_runs=True,
     ),
     JobOption(

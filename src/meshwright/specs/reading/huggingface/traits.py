@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ValidationInfo, field_validator, model_validator
 
 from meshwright.specs.model import Experts
 from meshwright.specs.reading.huggingface.decoder import Decoder
 from meshwright.specs.reading.huggingface.keys import Count, Flag, LayerTypes
+
+Entries = TypeVar("Entries", bound=list[Any] | None)
 
 
 class PlainHeads(Decoder):
@@ -35,6 +37,14 @@ class AttentionBias(BaseModel):
         return {"qkv_bias": self.attention_bias, "output_bias": self.attention_bias}
 
 
+def one_per_layer(value: Entries, info: ValidationInfo) -> Entries:
+    """A check that a list, where there is one, has an entry for each layer."""
+    layers = info.data.get("num_hidden_layers")
+    if value is not None and layers and len(value) != layers:
+        raise ValueError(f"has {len(value)} entries for num_hidden_layers {layers}")
+    return value
+
+
 class Windowed(Decoder):
     """`layer_types` where the file has it, else the rule `slides` of the family."""
 
@@ -55,13 +65,7 @@ class Windowed(Decoder):
         slides = self.slides(layer) if self.layer_types is None else self.layer_types[layer] == "sliding_attention"
         return self.window_size() if slides else None
 
-    @field_validator("layer_types")
-    @classmethod
-    def _one_per_layer(cls, value: LayerTypes | None, info: ValidationInfo) -> LayerTypes | None:
-        layers = info.data.get("num_hidden_layers")
-        if value is not None and layers and len(value) != layers:
-            raise ValueError(f"has {len(value)} entries for num_hidden_layers {layers}")
-        return value
+    _one_per_layer = field_validator("layer_types")(one_per_layer)
 
     @model_validator(mode="after")
     def _has_window(self) -> Self:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator
 
 from meshwright.specs.reading.huggingface.families.deepseek import SharedMixture
 from meshwright.specs.reading.huggingface.keys import Count, CountOrZero, Flag, spelled
-from meshwright.specs.reading.huggingface.traits import AttentionBias
+from meshwright.specs.reading.huggingface.traits import AttentionBias, one_per_layer
 
 
 class HyV3(AttentionBias, SharedMixture):
@@ -29,15 +29,7 @@ class HyV3(AttentionBias, SharedMixture):
     mlp_layer_types: list[Literal["dense", "sparse"]] | None = None
     mlp_bias: Flag = False
 
-    @field_validator("mlp_layer_types")
-    @classmethod
-    def _one_per_layer(
-        cls, value: list[Literal["dense", "sparse"]] | None, info: ValidationInfo
-    ) -> list[Literal["dense", "sparse"]] | None:
-        layers = info.data.get("num_hidden_layers")
-        if value is not None and layers and len(value) != layers:
-            raise ValueError(f"has {len(value)} entries for num_hidden_layers {layers}")
-        return value
+    _one_per_layer = field_validator("mlp_layer_types")(one_per_layer)
 
     def is_moe(self, layer: int) -> bool:
         """As `mlp_layer_types` says, or all but the first."""
