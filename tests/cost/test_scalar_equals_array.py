@@ -209,6 +209,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "content": lambda _: "tokens",
     "last_stage": lambda case: case.plan.pp - 1,
     "times": lambda case: gathers_per_step(case.plan, case.inputs, case.columns["in_flight"], case.plan.pp - 1),
+    "passes": lambda case: tuple(case.columns[name] for name in SECONDS[:2]),
     "windows": lambda case: Windows(*(case.columns[name] for name in SECONDS[:3])),
     "group": lambda case: axis_group("dp", case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),

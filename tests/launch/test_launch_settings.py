@@ -297,13 +297,13 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "activation_offloading",
         (LLAMA, {"pp": 2}),
         (LLAMA, {}),
-        "no --cpu-offloading: it works only without pipeline parallelism, and this plan has pp 2",
+        "no --cpu-offloading-num-layers: it works only without pipeline parallelism, and this plan has pp 2",
     ),
     (
         "activation_offloading_of_recomputed",
         (LLAMA, {"recompute": "full"}),
         (LLAMA, {"recompute": "full", "pp": 2}),
-        "no --cpu-offloading: Megatron-core refuses it together with recomputation, and this",
+        "no --cpu-offloading-num-layers: Megatron-core refuses it together with recomputation, and this",
     ),
     (
         "saved_activations_of_sequences",

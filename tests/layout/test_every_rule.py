@@ -31,6 +31,12 @@ def on_host(name: str) -> Inputs:
     return question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16").replace(runtime=runtime)
 
 
+def with_layers_on_host() -> Inputs:
+    """With activations of eight layers in the host's memory."""
+    inputs = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, ["offloaded_layers=8"]))
+
+
 def looped_experts() -> Inputs:
     """With experts that run one after the other."""
     inputs = with_experts(question(llama_8b(), "8x8:h100", precision="bf16", global_batch=256), 64)
@@ -72,6 +78,7 @@ def asked(name: str) -> Inputs:
         "adapters of megatron": lambda: question(llama_8b(), "8x8:h100", "megatron-bridge", lora_rank=12, **fields),
         "deepspeed on the host": lambda: on_host("deepspeed"),
         "torchtitan on the host": lambda: on_host("torchtitan"),
+        "layers on the host": with_layers_on_host,
         "torchtitan of 2025": lambda: question(llama_8b(), "8x8:h100", "torchtitan@0.2.2", **fields),
         "windows": lambda: question(read_model("gemma-3-12b"), "8x8:h100", **fields),
         "documents": lambda: llama.replace(job=llama.job.replace(document_length=1024)),
@@ -202,6 +209,8 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("narrow_moments", "on the host", {"dp": 8, "zero": 1}, {"dp": 8, "zero": 2}),
     ("offloaded_states", "deepspeed on the host", {"dp": 8, "zero": 2}, {"dp": 8}),
     ("offloaded_weights", "torchtitan on the host", {"dp": 8, "zero": 3}, {"dp": 8, "pp": 2, "zero": 3}),
+    ("offloaded_activations", "layers on the host", {"dp": 8}, {"dp": 8, "pp": 2}),
+    ("recompute_offloaded", "layers on the host", {"dp": 8}, {"dp": 8, "recompute": "full"}),
     ("zero_without_pipeline", "llama", {"zero": 1, "pp": 2}, {"zero": 2, "pp": 2}),
     ("replicas_within_dp", "llama", {"dp": 8, "dp_replicate": 4}, {"dp": 8, "cp": 3, "dp_replicate": 3}),
     ("replicas", "llama", {"dp": 8, "cp": 3, "dp_replicate": 3}, {"dp": 8, "dp_replicate": 3}),

@@ -23,6 +23,7 @@ from meshwright.cost.compute.ends import EndTime, embedding_time, head_time, pre
 from meshwright.cost.compute.host import issue_time
 from meshwright.cost.compute.layer import LINEAR_SHAPE, LayerTime, layer_time
 from meshwright.cost.compute.work import Work
+from meshwright.cost.offloaded_layers import waits_for_copies
 from meshwright.cost.shapes import PIPELINE, Pipelines, Shapes, alone, distinct_shapes, on_shapes
 from meshwright.distinct import combined, distinct_rows
 from meshwright.layout.plans import Layout, Plans, without_recompute
@@ -60,7 +61,7 @@ class UnitTime(NamedTuple):
     exposed_forward: Exposed
     exposed_backward: Exposed
     host_forward: Floats = 0.0
-    """The device waits for the host to issue work."""
+    """The device waits for the host: to issue work, or for activations on their way there or back."""
     host_backward: Floats = 0.0
     weight_gradient: Floats = 0.0
     """Of the backward pass, the products that make gradients of weights, which a schedule may put off."""
@@ -251,7 +252,7 @@ def _end(time: EndTime, exchanges: tuple[Exchange, ...], inputs: Inputs) -> Unit
 def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
     """The time of one layer of a kind. plan: scalar or array (n,). Returns seconds for one micro-batch.
 
-    Source: `layer_time`, `layer_exchanges`, `issue_time`.
+    Source: `layer_time`, `layer_exchanges`, `issue_time`, `waits_for_copies`.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
@@ -272,7 +273,9 @@ def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
         exposed_backward=backward,
         weight_gradient=layer.weight_gradient,
     )
-    return _with_host(plan, inputs, kind, layer, time)
+    time = _with_host(plan, inputs, kind, layer, time)
+    there, back = waits_for_copies(plan, inputs, kind, time.with_host)
+    return time._replace(host_forward=time.host_forward + there, host_backward=time.host_backward + back)
 
 
 def _with_host(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime, time: UnitTime) -> UnitTime:

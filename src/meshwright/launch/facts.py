@@ -239,6 +239,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes < FP32_BYTES,
         "liger_kernels": position_of(runtime, LIGER) in ("on", LIGER_IN_PLACE),
         "liger_loss_in_place": position_of(runtime, LIGER) == LIGER_IN_PLACE,
+        "offloads_layers": runtime.activations.offloaded_layers > 0,
         "offloads_states": inputs.runtime.storage.offloads_states,
         "optimizer_bytes": f"{float(optimizer_bytes(plan, inputs)):g}",
         "orders_kernels_by_connection": ordered,

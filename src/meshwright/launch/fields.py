@@ -76,6 +76,7 @@ def fields_beside_the_model(plan: Plan, inputs: Inputs) -> Fields:
         "runtime.wide_adapters": inputs.runtime.storage.wide_adapters,
         "runtime.packs_weights": inputs.packs_weights,
         "runtime.accumulates_whole": inputs.runtime.sharding.accumulates_whole,
+        "runtime.offloaded_layers": inputs.runtime.activations.offloaded_layers,
         "runtime.liger": {"on": True, LIGER_IN_PLACE: LIGER_IN_PLACE}.get(position_of(inputs.runtime, LIGER), False),
     }
 
@@ -103,6 +104,12 @@ def _attending_with(kernel: str | None, model: Model, runtime: Runtime) -> Runti
     name = "modified_attention_kernel" if apart else "attention_kernel"
     changed = kernel not in (None, getattr(runtime.kernels, name))
     return with_behaviours(runtime, [f"{name}={kernel}"]) if changed else runtime
+
+
+def _offloading(layers: int | None, runtime: Runtime) -> Runtime:
+    """The runtime that keeps the activations of so many layers on the host; None: as it does by itself."""
+    changed = layers not in (None, runtime.activations.offloaded_layers)
+    return with_behaviours(runtime, [f"offloaded_layers={layers}"]) if changed else runtime
 
 
 def _padding(fields: Fields, model: Model, runtime: Runtime) -> Runtime:
@@ -155,6 +162,7 @@ def question_of(
     if dispatcher and built.is_moe and dispatcher != runtime.communication.dispatcher:
         runtime = with_behaviours(runtime, [f"dispatcher={dispatcher}"])
     runtime = _padding(fields, built, _attending_with(fields.get("runtime.attention_kernel"), built, runtime))
+    runtime = _offloading(fields.get("runtime.offloaded_layers"), runtime)
     stored = fields.get("runtime.training_dtype")
     runtime = _trained_in(stored, runtime)
     if stored and stored != _training_dtype(runtime):

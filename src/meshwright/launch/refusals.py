@@ -55,6 +55,7 @@ WORDS = {
     "runtime.canonical_lora": "adapters of their own for parts of a fused product",
     "runtime.wide_adapters": "adapters in fp32",
     "runtime.packs_weights": "frozen weights in 4 bits",
+    "runtime.offloaded_layers": "activations of {} layers in the host's memory",
     "runtime.liger": "kernels of Liger",
     "runtime.training_dtype": "weights in {} alone",
     "model.tied_embeddings": "tied embeddings",
@@ -109,6 +110,7 @@ OPTIONS = {
     "runtime.canonical_lora": "--with canonical_lora=off",
     "runtime.wide_adapters": "--with wide_adapters=false",
     "runtime.packs_weights": "--with frozen_weights=half",
+    "runtime.offloaded_layers": "--with offloaded_layers={}",
     "runtime.liger": "--with liger=off",
 }
 """Options of the command that set fields of the job and the runtime; those of a plan are its `Constraints`."""

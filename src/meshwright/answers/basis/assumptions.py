@@ -23,6 +23,7 @@ def assumptions(inputs: Inputs) -> list[str]:
     job = [
         f"{_formats(inputs)}, {_gradients(inputs)}, Adam with {_updated(inputs)} and {_moments(inputs)}",
         *_host_memory(inputs),
+        *_offloaded_layers(inputs),
         f"every sequence is full ({inputs.job.sequence_length} tokens), with {_attention(inputs)}",
         *_unfused(inputs),
         *_routing(inputs),
@@ -109,6 +110,19 @@ def _host_memory(inputs: Inputs) -> list[str]:
         f"{format_gib(host_bytes(inputs))} on each node if ZeRO divides them over all ranks; each accelerator copies "
         f"at {format_bandwidth(copies)}, and each node updates "
         f"{format_count(updates.updated_parameters_per_s)} parameters per second"
+    ]
+
+
+def _offloaded_layers(inputs: Inputs) -> list[str]:
+    """How activations that wait in the host's memory get there and back."""
+    layers = inputs.runtime.activations.offloaded_layers
+    if not layers:
+        return []
+    count = f"{layers} layers" if layers < sum(inputs.layers_per_kind) else "all layers"
+    bandwidth = format_bandwidth(inputs.cluster.accelerator.kernels.host_copy_bandwidth)
+    return [
+        f"activations of {count} wait in host memory; copies at {bandwidth} each way run beside the forward and the "
+        "backward pass, and what takes longer is waited for"
     ]
 
 

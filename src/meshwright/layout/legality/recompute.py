@@ -118,6 +118,14 @@ def recompute_modules_grouped(plan: Layout, runtime: Runtime) -> Ruling:
     )
 
 
+@restriction
+def recompute_offloaded(plan: Layout, runtime: Runtime) -> Ruling:
+    """Activations in the host's memory need recompute none."""
+    yield (plan.recompute == Recompute.NONE) | (not runtime.activations.offloaded_layers)
+    named = RECOMPUTE_NAMES[one(plan).recompute]
+    yield f"recompute {named} does not go with activations on the host in {runtime.id}; set recompute to none"
+
+
 def _without(plan: Layout, refused: int) -> Bools:
     return (plan.recompute != Recompute.SELECTIVE) | (plan.recompute_modules & int(refused) == 0)
 

@@ -134,6 +134,13 @@ def offloaded_weights(plan: Layout, runtime: Runtime) -> Ruling:
     yield f"pp {plan.pp} is not priced with weights on the host in {runtime.id}; nearest pp: 1"
 
 
+@invariant
+def offloaded_activations(plan: Layout, runtime: Runtime) -> Ruling:
+    """Activations in the host's memory need pp 1."""
+    yield (plan.pp == 1) | (not runtime.activations.offloaded_layers)
+    yield f"pp {plan.pp} is not priced with activations on the host in {runtime.id}; nearest pp: 1"
+
+
 @restriction
 def adapters_without_other_axes(plan: Layout, job: Job) -> Ruling:
     """Adapters need tp 1, pp 1 and ep 1."""

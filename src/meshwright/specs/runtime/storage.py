@@ -271,8 +271,7 @@ class Activations(Spec):
     """What a recomputed layer of experts does again of bringing rows back, which backward does not read: all; the
     exchange alone, as a compiler leaves out what weighs and sums them; or nothing, as recomputation stops before it."""
     offloaded_layers: Annotated[int, Field(ge=0, le=10_000)]
-    """Layers of a stage whose saved activations wait in the host's memory; their way there and back is priced as
-    hidden."""
+    """Layers whose saved activations wait in the host's memory between their passes."""
 
     @property
     def recomputes_by_product(self) -> bool:

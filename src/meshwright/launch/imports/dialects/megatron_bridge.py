@@ -42,7 +42,7 @@ def _bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) -
     Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes/common.py and training/config.py (the distributed optimizer
     and its overlaps are on), perf_recipes/environment.py (names of precisions) and models (no dropout).
     """
-    known = _without_idle_graphs(known)
+    known = _without_idle(known)
     named, fields = _named(read, known), _fields(known)
     on: Settings = {f"--{name.replace('_', '-')}": True for name in _ON if known.get(f"ddp.{name}") is not False}
     on |= _sharded(known, notes)
@@ -135,11 +135,14 @@ def _fields(known: Settings) -> Settings:
     return fields
 
 
-def _without_idle_graphs(known: Settings) -> Settings:
-    """The settings without those of CUDA graphs where there are none."""
-    if str(known.get("model.cuda_graph_impl")) != "none":
-        return known
-    return {key: value for key, value in known.items() if not key.startswith("model.cuda_graph_")}
+def _without_idle(known: Settings) -> Settings:
+    """The settings without those of CUDA graphs where there are none, and of activations on the host where none go."""
+    idle: tuple[str, ...] = ()
+    if str(known.get("model.cuda_graph_impl")) == "none":
+        idle += ("model.cuda_graph_",)
+    if known.get("model.cpu_offloading") is not True:
+        idle += ("model.cpu_offloading_num_layers",)
+    return {key: value for key, value in known.items() if not key.startswith(idle)} if idle else known
 
 
 def _named(read: LaunchSettings, known: Settings) -> Settings:

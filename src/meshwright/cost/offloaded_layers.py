@@ -1,0 +1,58 @@
+"""Offloaded layers: activations that wait in the host's memory between the passes of their layer."""
+
+from __future__ import annotations
+
+from meshwright.arrays import Floats, larger
+from meshwright.cost.memory.activations import layer_memory
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+
+
+def offloaded_share(inputs: Inputs) -> float:
+    """Of the layers of a model, the share whose activations go to the host: min(k / n, 1), k as the runtime has it, n
+    all layers, which one pipeline stage holds.
+
+    Returns a share. Source: Megatron-core, transformer_config.py (cpu_offloading_num_layers).
+
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> offloaded_share(LLAMA)
+    0.0
+    """
+    return min(inputs.runtime.activations.offloaded_layers / sum(inputs.layers_per_kind), 1.0)
+
+
+def copied_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
+    """Seconds of one layer and micro-batch for its saved activations to go to the host, or to come back.
+
+    s A / B, with s the share of layers that are offloaded, A what a layer saves and B the bandwidth between the device
+    and pinned memory, as the copies of some layers are spread over the passes of all.
+    plan: scalar or array (n,). Returns seconds. Source: Transformer Engine 32be907d, pytorch/cpu_offload.py
+    (AsyncDoubleBufferGroupOffloadHandler: window maps).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> float(copied_time(Plan(), LLAMA, LLAMA.model.layer_kinds[0]))  # nothing goes there
+    0.0
+    """
+    saved: Floats = offloaded_share(inputs) * layer_memory(plan, inputs, kind).saved
+    return saved / inputs.cluster.accelerator.kernels.host_copy_bandwidth
+
+
+def waits_for_copies(
+    plan: Layout, inputs: Inputs, kind: LayerKind, passes: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """Seconds by which the copies of one layer and micro-batch take longer than its forward and its backward pass.
+
+    plan: scalar or array (n,); passes: seconds of both. Returns seconds. Source: `copied_time`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> waits_for_copies(Plan(), LLAMA, LLAMA.model.layer_kinds[0], (0.1, 0.2))
+    (0.0, 0.0)
+    """
+    if not offloaded_share(inputs):
+        return 0.0, 0.0
+    copied = copied_time(plan, inputs, kind)
+    forward, backward = (larger(copied - seconds, 0.0) for seconds in passes)
+    return forward, backward
