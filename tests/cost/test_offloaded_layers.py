@@ -14,6 +14,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.cost.unit import layer_unit_time
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
+from meshwright.pytorch.scope import CannotVerify, scope_of
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -90,3 +91,8 @@ def test_the_assumptions_say_how_activations_travel() -> None:
     assert any(each.startswith(said) for each in assumptions(offloading(16)))
     assert any("activations of all layers wait" in each for each in assumptions(offloading(32, "accelerate")))
     assert not any("activations of" in each for each in assumptions(offloading(0)))
+
+
+def test_verify_refuses_what_a_processor_cannot_show() -> None:
+    with pytest.raises(CannotVerify, match="activations in the host's memory: a CPU has one memory"):
+        scope_of(Plan(dp=8, zero=3, num_microbatches=8), offloading(16, "accelerate"))
