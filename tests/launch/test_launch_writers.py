@@ -500,3 +500,10 @@ def test_torchtitan_quantises_experts_by_a_converter_of_their_own(model: str, ex
     assert "MXFP8LinearConverter.Config(" in module
     assert ("MXFP8GroupedExpertsConverter.Config(" in module) is experts
     assert "Float8LinearConverter" not in module
+
+
+def test_a_script_of_megatron_says_how_often_it_evaluates() -> None:
+    """Left out it is none in 0.19.2, which `train_iters // eval_interval` cannot take."""
+    plan = Plan(dp=8, zero=1, num_microbatches=8)
+    inputs = question(read_model("llama-3.1-8b"), "1x8:h100", "megatron-core", precision="bf16", global_batch=64)
+    assert "    --eval-interval 1000\n" in launch_files(plan, inputs, "megatron-lm").files["train.sh"]
