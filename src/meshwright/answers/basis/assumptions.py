@@ -122,7 +122,7 @@ def _offloaded_layers(inputs: Inputs) -> list[str]:
     bandwidth = format_bandwidth(inputs.cluster.accelerator.kernels.host_copy_bandwidth)
     return [
         f"activations of {count} wait in host memory; copies at {bandwidth} each way run beside the forward and the "
-        "backward pass, and what takes longer is waited for"
+        "backward pass, which wait if their copies take longer"
     ]
 
 
