@@ -13,6 +13,7 @@ import runpy
 from dataclasses import fields
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from objects import bare, in_a_process, print_answers, stand_in, started
@@ -29,7 +30,7 @@ ABSENT = (
     "nvidia_resiliency_ext",
 )
 PACKAGES = ("megatron.bridge", "megatron.bridge.recipes")
-FILLED = {"TOKENIZER": "gpt2", "DATA_PATH": "/data", "STEPS": "1000", "LEARNING_RATE": "3e-4", "ROTARY_BASE": "500000"}
+FILLED = {"TOKENIZER": "gpt2", "DATA_PATH": "/data", "STEPS": "1000", "LEARNING_RATE": "1e-5", "ROTARY_BASE": "500000"}
 FILLED |= {"NORM_EPSILON": "1e-5", "ROPE_TYPE": "yarn", "ROTARY_SCALING_FACTOR": "40", "CHECKPOINTS": "/checkpoints"}
 FILLED |= {"PRETRAINED": str(Path(__file__).parent)}
 FILLED |= {"ROUTER": '{"moe_router_pre_softmax": true}'}
@@ -38,6 +39,7 @@ FILLED |= {"ROUTER": '{"moe_router_pre_softmax": true}'}
 def read(case: dict[str, Any]) -> dict[str, Any]:
     """What Megatron-Bridge makes of one recipe."""
     from megatron.bridge.training.config import runtime_config_update
+    from megatron.bridge.training.optim import _get_scheduler
     from megatron.core.num_microbatches_calculator import get_num_microbatches, init_num_microbatches_calculator
 
     if "fields" in case:
@@ -49,6 +51,7 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     os.environ.update(FILLED | variables, WORLD_SIZE=str(case["ranks"]), RANK="0")
     config = runpy.run_path(str(folder / "meshwright_plan.py"))["config"]()
     runtime_config_update(config)
+    _get_scheduler(config.optimizer, config.scheduler, SimpleNamespace(param_groups=[]))
     model, train, ddp = config.model, config.train, config.ddp
     batches = train.global_batch_size, train.micro_batch_size
     init_num_microbatches_calculator(0, train.rampup_batch_size, *batches, config.data_parallel_size, False)

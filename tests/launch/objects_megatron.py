@@ -18,7 +18,7 @@ import torch
 import typing_extensions
 from objects import in_a_process, print_answers, started
 
-LATER = ("--transformer-impl", "local", "--no-rope-fusion", "--min-lr", "1e-5", "--eval-iters", "0")
+LATER = ("--transformer-impl", "local", "--no-rope-fusion")
 NEEDS_TRANSFORMER_ENGINE = {"--moe-permute-fusion"}
 FILLED = {"MEGATRON": "/megatron", "DATA_PATH": "x", "TOKENIZER_TYPE": "NullTokenizer", "TOKENIZER_MODEL": "x"}
 FILLED |= {"TRAIN_ITERS": "1000", "LR": "1e-4", "ROTARY_BASE": "10000", "NORM_EPSILON": "1e-5", "SAVE": "/tmp/x"}
@@ -31,6 +31,8 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     """What Megatron-core makes of one script."""
     from megatron.core.num_microbatches_calculator import get_num_microbatches, init_num_microbatches_calculator
     from megatron.training.arguments import core_transformer_config_from_args, parse_args, validate_args
+    from megatron.training.global_vars import set_args
+    from megatron.training.training import get_train_valid_test_num_samples
 
     DEVICE.major = int(case["capability"])
     words, variables = started(Path(case["folder"]), "pretrain_gpt.py", FILLED, *LATER)
@@ -40,6 +42,8 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     arguments = parse_args()
     validate_args(arguments, {})
     config = core_transformer_config_from_args(arguments)
+    set_args(arguments)
+    get_train_valid_test_num_samples()
     dp = arguments.data_parallel_size
     batches = arguments.global_batch_size, arguments.micro_batch_size
     init_num_microbatches_calculator(0, arguments.rampup_batch_size, *batches, dp, False)
@@ -94,7 +98,7 @@ def pretend() -> None:
     torch.cuda.current_device = lambda *_: 0  # type: ignore[assignment]
     os.environ.update(WORLD_SIZE="1", RANK="0")
     import megatron.core.utils
-    import megatron.training.arguments  # (once, before the processes part)
+    import megatron.training.training  # (once, before the processes part)
     from packaging.version import Version
 
     megatron.core.utils._te_version = Version("2.9.0")

@@ -71,6 +71,7 @@ TAIL = """\
     cfg.dataset.blend = ([os.environ["DATA_PATH"]], None)
     cfg.train.train_iters = int(os.environ["STEPS"])
     cfg.optimizer.lr = float(os.environ["LEARNING_RATE"])
+    cfg.optimizer.min_lr = min(cfg.optimizer.min_lr, cfg.optimizer.lr)
     cfg.checkpoint.save = cfg.checkpoint.load = os.environ["CHECKPOINTS"]
 {pretrained}    return cfg
 
