@@ -53,6 +53,9 @@ class Precision(Spec):
     columns: Literal["same", "transposed", "own"]
     """What products that read an operand by columns take: the same data; the same, transposed where the accelerator
     cannot read fp8 by columns; or data that is quantised along the columns on its own."""
+    marks_expert_rows: bool = False
+    """Experts run as one operation of Transformer Engine, which marks the rows that it keeps, so that paged stashing
+    packs them; without the mark they stay as large as the buffers that they came in."""
     assumed: Assumed = ()
     """What in here is an assumption, for the user's eyes."""
     sources: dict[str, str]
