@@ -19,9 +19,15 @@ ROWS = 8 * 2 * 4096 * 2048 * 2
 QWEN = Plan(ep=8, dp=64, zero=1, micro_batch=2, num_microbatches=16)
 
 
-def _qwen(graphs: str, *changes: str, runtime: str = "megatron-bridge@25.11", precision: str = "bf16") -> Inputs:
+def _qwen(
+    graphs: str,
+    *changes: str,
+    runtime: str = "megatron-bridge@25.11",
+    precision: str = "bf16",
+    cluster: str = "8x8:h200",
+) -> Inputs:
     job = Job(sequence_length=4096, global_batch=2048, precision=precision, expert_imbalance=1.0)
-    inputs = read_inputs("qwen3-30b-a3b", "8x8:h200", job, runtime)
+    inputs = read_inputs("qwen3-30b-a3b", cluster, job, runtime)
     return inputs.replace(runtime=with_behaviours(inputs.runtime, [f"host.graphs={graphs}", *changes]))
 
 
@@ -59,16 +65,24 @@ def test_the_allocator_does_not_count_them_as_allocated_and_cannot_give_them_bac
 
 def test_experts_have_the_room_that_a_graph_of_the_whole_step_is_made_for() -> None:
     """Bytes kept grow with the room, as long as no more rows arrive; before the release that has it, they do not."""
-    runtime, graph = "megatron-bridge", "iteration"
+    graph, new = "iteration", {"runtime": "megatron-bridge", "precision": "mxfp8", "cluster": "8x8:b200"}
     even, packed, wide = (
-        _estimate(_qwen(graph, f"stashed_expert_rows={room}", runtime=runtime)).memory.activations
-        for room in ("1", "1.2", "1.4")
+        _estimate(_qwen(graph, f"stashed_expert_rows={room}", **new)).memory.activations for room in ("1", "1.2", "1.4")
     )
     assert 0 < packed - even == pytest.approx(wide - packed)
-    assert packed == _estimate(_qwen(graph, runtime=runtime)).memory.activations
-    assert even == _estimate(_qwen("none", runtime=runtime)).memory.activations
+    assert packed == _estimate(_qwen(graph, **new)).memory.activations
+    assert even == _estimate(_qwen("none", **new)).memory.activations
     old = [_estimate(_qwen(graphs, runtime="megatron-bridge@26.04")).memory.activations for graphs in ("none", graph)]
     assert old[0] == old[1]
+
+
+def test_rows_in_bf16_are_not_packed() -> None:
+    """They are kept at the size of the buffers that they came in, 1.5 times an even share, whatever is packed else."""
+    kept = [
+        _estimate(_qwen("iteration", *changes, runtime="megatron-bridge")).memory.activations
+        for changes in ((), ("stashed_expert_rows=1",), ("graphed_expert_rows=1.2",))
+    ]
+    assert kept[0] == kept[1] > kept[2]
 
 
 def test_beside_a_graph_of_the_whole_step_the_optimizer_needs_memory_of_its_own() -> None:

@@ -25,6 +25,7 @@ def test_every_recipe_loads_with_sources(name: str) -> None:
     quantising |= {"rescales_gradients"} if recipe.rescales_gradients else set()
     quantising |= {"attention"} if recipe.attention else set()
     quantising |= {"least_compute_capability"} if recipe.least_compute_capability else set()
+    quantising |= {"marks_expert_rows"} if recipe.marks_expert_rows else set()
     assert recipe.sources.keys() == {"recipe"} | quantising
 
 
