@@ -493,13 +493,27 @@ def test_legal_plans_are_written_as_they_are_or_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(("model", "experts"), [("llama-3.1-8b", False), ("qwen3-30b-a3b", True)])
-def test_torchtitan_quantises_experts_by_a_converter_of_their_own(model: str, experts: bool) -> None:
-    """torchtitan 0.3.0 components/quantization/mx.py: products of experts are no linear layers."""
-    inputs = question(read_model(model), "1x8:b200", "torchtitan", global_batch=64, precision="mxfp8")
+@pytest.mark.parametrize(("precision", "kind"), [("mxfp8", "MXFP8"), ("fp8-rowwise", "Float8")])
+def test_torchtitan_quantises_experts_by_a_converter_of_their_own(
+    model: str, experts: bool, precision: str, kind: str
+) -> None:
+    """torchtitan 0.3.0 components/quantization/mx.py and float8.py: products of experts are no linear layers."""
+    inputs = question(read_model(model), "1x8:b200", "torchtitan", global_batch=64, precision=precision)
     module = launch_files(Plan(dp=8, zero=3, num_microbatches=8), inputs, "torchtitan").files["meshwright_plan.py"]
-    assert "MXFP8LinearConverter.Config(" in module
-    assert ("MXFP8GroupedExpertsConverter.Config(" in module) is experts
-    assert "Float8LinearConverter" not in module
+    assert set(re.findall(r"(\w+?)(?:Linear|GroupedExperts)Converter", module)) == {kind}
+    assert f"{kind}LinearConverter.Config(" in module
+    assert (f"{kind}GroupedExpertsConverter.Config(" in module) is experts
+    assert ("filter_fqns=['lm_head', 'router.gate']" in module) is (experts and kind == "Float8")
+
+
+def test_torchtitan_has_no_deepep_beside_quantised_experts() -> None:
+    """torchtitan 0.3.0 components/quantization/utils.py, swap_token_dispatcher: it cannot pad their rows."""
+    inputs = question(read_model("qwen3-30b-a3b"), "1x8:b200", "torchtitan", global_batch=64, precision="mxfp8")
+    plan = Plan(dp=8, ep=8, zero=3, num_microbatches=8)
+    for kernels, refused in (("deep_ep", True), ("hybrid_ep", False)):
+        runtime = with_behaviours(inputs.runtime, ["dispatcher=fused", f"fused_kernels={kernels}"])
+        with pytest.raises(InvalidSpec, match="fused") if refused else contextlib.nullcontext():
+            export(plan, inputs.replace(runtime=runtime), "torchtitan")
 
 
 def test_a_script_of_megatron_says_how_often_it_evaluates() -> None:

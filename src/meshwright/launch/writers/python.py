@@ -15,7 +15,8 @@ IMPORTS = """\
 from torchtitan.components.checkpointer import CheckpointManager
 from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss
 from torchtitan.components.optimizer import default_adamw
-from torchtitan.components.quantization import Float8LinearConverter, MXFP8GroupedExpertsConverter, MXFP8LinearConverter
+from torchtitan.components.quantization import Float8GroupedExpertsConverter, Float8LinearConverter
+from torchtitan.components.quantization import MXFP8GroupedExpertsConverter, MXFP8LinearConverter
 from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig
 from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
 from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
@@ -29,14 +30,21 @@ LOSSES = {
 }
 VOCABULARY = "global_vocab_size=decoder_vocab_size(model_spec)"
 CONVERTERS = {
-    "none": "",
-    "float8 rowwise": ", converters=[Float8LinearConverter.Config(filter_fqns=['lm_head'], "
-    "model_compile_enabled={compiled})]",
-    "mxfp8": ", converters=[MXFP8LinearConverter.Config(fqns=['attention', 'feed_forward', 'shared_experts'], "
-    "model_compile_enabled={compiled}){experts}]",
+    "none": [],
+    "float8 rowwise": ["Float8LinearConverter.Config(filter_fqns={kept}, model_compile_enabled={compiled})"],
+    "mxfp8": [
+        "MXFP8LinearConverter.Config(fqns=['attention', 'feed_forward', 'shared_experts'], "
+        "model_compile_enabled={compiled})"
+    ],
 }
-EXPERTS = ", MXFP8GroupedExpertsConverter.Config(model_compile_enabled={compiled})"
+EXPERTS = {
+    "none": [],
+    "float8 rowwise": ["Float8GroupedExpertsConverter.Config(model_compile_enabled={compiled})"],
+    "mxfp8": ["MXFP8GroupedExpertsConverter.Config(model_compile_enabled={compiled})"],
+}
 """What quantises the products of experts, which are no linear layers."""
+KEPT, ROUTER = ["lm_head"], ["router.gate"]
+"""Linear layers that stay in bf16, of every model and of those with experts (models/deepseek_v3/config_registry.py)."""
 FILLED = {"hf_assets_path": "HF_ASSETS_PATH", "dataloader.dataset": "DATASET", "training.steps": "STEPS"}
 """Variables of the environment that hold what a plan does not know."""
 OWN = {"LEARNING_RATE": "learning rate", "CHECKPOINTS": "folder of checkpoints"}
@@ -64,9 +72,7 @@ def python_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
 def _module(launch: Launch, notes: Sequence[str]) -> str:
     settings = launch.settings
     family, flavor = str(settings["model_spec"]).split()
-    compiled = "compile.enable" in settings
-    experts = EXPERTS.format(compiled=compiled) if launch.inputs.model.is_moe else ""
-    options = CONVERTERS[str(settings["model_spec.converters"])].format(compiled=compiled, experts=experts)
+    options = _converters(launch)
     if exchange := settings.get("model_spec.moe_comm_backend"):
         options = f', moe_comm_backend="{exchange}"{options}'
     options = f', attn_backend="{settings["model_spec.attn_backend"]}"{options}'
@@ -88,6 +94,15 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
     body = "\n".join(lines)
     parts = [used_imports(each, body) for each in (STANDARD, IMPORTS.format(family=family))]
     return "\n".join([*commented(notes), "", *parts[0], "", *parts[1], "", "", body])
+
+
+def _converters(launch: Launch) -> str:
+    """The argument that quantises the products of the model, or nothing."""
+    settings, experts = launch.settings, launch.inputs.model.is_moe
+    name, compiled = str(settings["model_spec.converters"]), "compile.enable" in settings
+    made = CONVERTERS[name] + (EXPERTS[name] if experts else [])
+    kept = KEPT + (ROUTER if experts else [])
+    return f", converters=[{', '.join(each.format(kept=kept, compiled=compiled) for each in made)}]" if made else ""
 
 
 def _rotary(launch: Launch, family: str) -> list[str]:

@@ -44,6 +44,7 @@ def with_objects(read: LaunchSettings) -> LaunchSettings:
     named = {key: made[key] for key in _NAMED if key in made and last[key].value is not None}
     objects_of = {key for key in made if key in _NAMED}
     kept = [each for each in read.settings if not each.key.endswith(OBJECT) and each.key not in objects_of]
+    kept = [_without_routers(each) for each in kept]
     objects = [_named(read, key, each) for key, each in named.items()]
     if read.elsewhere and not any(key.endswith("parallelism") for key in made):
         objects += unsaid_degrees({each.key for each in kept}, read.elsewhere[0], _DEGREES)
@@ -64,6 +65,13 @@ def _family(read: LaunchSettings, made: FileSetting) -> str:
     known = {name.split()[0] for name in launch_table("torchtitan").models.values()}
     named = [each for each in known if each in made.made_in]
     return (of_models or named or [re.split(r"_(?=[\d.]+[bBmM])", made.made_in)[0]])[0]
+
+
+def _without_routers(each: FileSetting) -> FileSetting:
+    """A list of layers that are not quantised without those of routers, whose products are priced in bf16."""
+    if not each.key.endswith(".filter_fqns") or not isinstance(each.value, list):
+        return each
+    return replace(each, value=[name for name in each.value if name != "router.gate"])
 
 
 def _converters(kept: list[FileSetting], made: dict[str, FileSetting]) -> Iterator[FileSetting]:
