@@ -25,7 +25,7 @@ DAYS_OF_A_YEAR = 365.25
 MOST_REPLACED = 2
 """Replaced behaviours that a headline names; of more it says the number."""
 KIND_NAMES = {"gemm": "matrix products", "attention": "attention core", "elementwise": "element-wise and norms"}
-TOTALS = {"workspaces": "allocated", "cuda_graphs": "reserved", "communicators": "device"}
+TOTALS = {"workspaces": "allocated", "cuda_graphs": "reserved", "exchange_buffers": "device"}
 """Sums of the components of memory, each after its last one."""
 SPEED_COLUMNS = ("step", "MFU", "GiB")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, IntColumn, keep_freed_memory
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.fit import Bounds, bounds, fit_probability, verdict
+from meshwright.cost.memory.fit import Bounds, fit_probability, verdict
 from meshwright.cost.memory.stage import StageMemory, stage_memory, stage_steps
 from meshwright.cost.memory.stage_parameters import StageParameters, stage_parameters
 from meshwright.cost.memory.timeline import MemoryEvent
@@ -116,15 +116,7 @@ class Footprints(PlanTable):
     @cached_property
     def bounds(self) -> Bounds:
         """What the worst stage holds in eight of ten runs, bytes, shape (n,)."""
-        worst = self.worst_memory
-        return bounds(
-            worst.allocated,
-            worst.reserved,
-            worst.communicators,
-            self.inputs,
-            self.worst_routing,
-            worst.cuda_graphs,
-        )
+        return Bounds.of(self.worst_memory, self.inputs, self.worst_routing)
 
     @cached_property
     def verdict(self) -> IntColumn:

@@ -26,6 +26,7 @@ from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.components import communicator_bytes
+from meshwright.cost.memory.exchange_buffers import exchange_buffer_bytes
 from meshwright.cost.memory.fit import verdict
 from meshwright.cost.memory.graph_pool import pool_bytes
 from meshwright.cost.memory.states import state_bytes
@@ -103,6 +104,7 @@ def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
         "experts": (inputs.model.is_moe, expert_time),
         "ep: expert parallelism": (plan.ep > 1, expert_exchanges),
         f"ep: {inputs.dispatcher.replace('_', '-')} dispatcher": (plan.ep > 1, exchange),
+        "ep: exchange buffers": (inputs.runtime.communication.fused_kernels == "hybrid_ep", exchange_buffer_bytes),
         "multi-token prediction": (inputs.mtp_layers > 0, prediction_time),
         "CUDA graphs": (inputs.runtime.host.graphs != "none", pool_bytes),
         "pp: schedule": (plan.pp > 1, plan.schedule.record.in_flight),

@@ -23,7 +23,7 @@ PARTS = {
     "X": (
         "outside of tensors",
         "bright_black",
-        ("workspaces", "fragmentation", "cuda_graphs", "context", "communicators"),
+        ("workspaces", "fragmentation", "cuda_graphs", "context", "communicators", "exchange_buffers"),
     ),
 }
 """By the letter of a bar: what it is called, its colour, and the components in it."""

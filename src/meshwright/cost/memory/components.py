@@ -30,6 +30,8 @@ class Components(NamedTuple, Generic[Amount]):
     """Held by the pool of CUDA graphs beyond what the same kernels need without them."""
     context: Amount
     communicators: Amount
+    exchange_buffers: Amount
+    """Of a fused dispatcher's kernels."""
 
     @property
     def allocated(self) -> Amount:
@@ -44,7 +46,7 @@ class Components(NamedTuple, Generic[Amount]):
     @property
     def device(self) -> Amount:
         """What the driver shows, bytes."""
-        return self.reserved + self.context + self.communicators
+        return self.reserved + self.context + self.communicators + self.exchange_buffers
 
     @property
     def states(self) -> Amount:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, root, where
+from meshwright.arrays import Amount, FloatColumn, Floats, IntColumn, Ints, root, where
 from meshwright.cost.deviates import normal_deviate
 from meshwright.cost.memory.components import Components
 from meshwright.specs.inputs import Inputs
@@ -54,6 +54,13 @@ class Bounds(NamedTuple):
     most: Floats
     """One of ten runs holds more."""
 
+    @classmethod
+    def of(cls, memory: Components[Amount], inputs: Inputs, routing: Floats = 0.0) -> Bounds:
+        """`bounds` of what stages hold; memory: theirs, bytes; routing: as in `bounds`, bytes."""
+        live, held = memory.allocated, memory.reserved
+        graphs, buffers = memory.cuda_graphs, memory.exchange_buffers
+        return bounds(live, held, memory.communicators, inputs, routing, graphs, buffers)
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -98,10 +105,11 @@ def bounds(
     inputs: Inputs,
     routing: Floats = 0.0,
     cuda_graphs: Floats = 0.0,
+    exchange_buffers: Floats = 0.0,
 ) -> Bounds:
     """What a rank holds in eight of ten runs of a source that nobody has seen.
 
-    expected = reserved + context + communicators + (e^m - 1) x
+    expected = reserved + context + communicators + exchange buffers + (e^m - 1) x
     most = expected + sqrt(((h - e^m) x)^2 + ((f_safe - f) allocated)^2 + (u communicators)^2 + routing^2)
     least = expected - sqrt(((e^m - l) x)^2 + (reserved - (1 + f_likely) allocated - graphs)^2 + routing^2), as an
     allocator that runs short gives back what it only holds, but nothing of the pool of CUDA graphs.
@@ -113,7 +121,8 @@ def bounds(
     layout held 2.8 times the communicators counted here. That these are percentiles too, and the errors independent, is
     assumed. allocated, reserved, communicators: bytes, scalar or array (n,); routing: what a rank holds more where
     experts are as unequal as in one of ten training runs, and as much less where they are as equal; cuda_graphs: of
-    reserved, what their pool holds; bytes. Returns bytes. Source: reserved over allocated of SimuMax's B200 runs.
+    reserved, what their pool holds; exchange_buffers: of a fused dispatcher, whose sizes are known; bytes. Returns
+    bytes. Source: reserved over allocated of SimuMax's B200 runs.
 
     >>> from meshwright.specs.reading.examples import LLAMA
     >>> [round(float(size) / 1e9) for size in bounds(50e9, 54e9, 2e9, LLAMA)]
@@ -133,7 +142,7 @@ def bounds(
     )
     given_back = reserved - cuda_graphs - (1 + memory.fragmentation_likely) * allocated
     below = root(((middle - low) * tensors) ** 2 + given_back**2 + unequal)
-    expected = reserved + (middle - 1) * tensors + memory.context_bytes + communicators
+    expected = reserved + (middle - 1) * tensors + memory.context_bytes + communicators + exchange_buffers
     return Bounds(expected - below, expected, expected + above)
 
 
@@ -176,7 +185,7 @@ def fit_of(memory: Components[float], inputs: Inputs, routing: float = 0.0) -> F
     >>> str(fit_of(estimate.memory, LLAMA).verdict)
     'safe'
     """
-    limits = bounds(memory.allocated, memory.reserved, memory.communicators, inputs, routing, memory.cuda_graphs)
+    limits = Bounds.of(memory, inputs, routing)
     visible = inputs.cluster.accelerator.visible_memory_bytes
     return Fit(
         verdict=Verdict(int(verdict(limits, inputs))),

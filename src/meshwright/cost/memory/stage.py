@@ -11,6 +11,7 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column, smaller, some
 from meshwright.cost.memory.components import Components, communicator_bytes
+from meshwright.cost.memory.exchange_buffers import exchange_buffer_bytes
 from meshwright.cost.memory.frozen_step import frozen_step
 from meshwright.cost.memory.graph_pool import pool_bytes
 from meshwright.cost.memory.in_flight import ShapeMemory, beside_logits, in_flight_bytes
@@ -140,13 +141,14 @@ class StageMemory:
     reserved: FloatColumn
     """Bytes that the allocator holds."""
     communicators: FloatColumn
+    exchange_buffers: FloatColumn
     chosen: IntColumn | None = None
     """The row of each stage in `steps`; None: all of them."""
 
     @property
     def device(self) -> FloatColumn:
         """Bytes, as the driver shows them."""
-        return self.reserved + self.inputs.runtime.memory.context_bytes + self.communicators
+        return self.reserved + self.inputs.runtime.memory.context_bytes + self.communicators + self.exchange_buffers
 
     def take(self, rows: IntColumn) -> StageMemory:
         """That of the chosen stages, by index."""
@@ -154,6 +156,7 @@ class StageMemory:
             self,
             reserved=self.reserved.take(rows),
             communicators=self.communicators.take(rows),
+            exchange_buffers=self.exchange_buffers.take(rows),
             chosen=rows if self.chosen is None else self.chosen.take(rows),
         )
 
@@ -179,6 +182,7 @@ class StageMemory:
             cuda_graphs=np.broadcast_to(self.steps.cuda_graphs, len(self.steps.held)).take(self.rows),
             context=np.full(len(held), memory.context_bytes),
             communicators=self.communicators,
+            exchange_buffers=self.exchange_buffers,
         )
         # Sums of the same bytes in another order may differ by a rounding error, either way.
         return components._replace(fragmentation=np.maximum(self.reserved - components.reserved, 0.0))
@@ -203,13 +207,16 @@ def stage_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans,
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
     steps = stage_steps(stages, pipelines, runs, plans, inputs)
-    # Communicators once for each pipeline; then of every stage, (r,).
+    # Communicators once for each pipeline, exchange buffers for each shape; then of every stage, (r,).
     communicators = (
         column(communicator_bytes(pipelines.each, inputs)).take(pipelines.stages.plan).take(pipelines.of_stage)
     )
+    of_shapes = np.broadcast_to(exchange_buffer_bytes(alone(runs.shapes.plans), inputs), len(runs.shapes.plans))
+    buffers = of_shapes.take(runs.shapes.of_plan).take(runs.stages.plan).take(runs.of_stage)
     return StageMemory(
         inputs=inputs,
         steps=steps,
         reserved=steps.reserved(inputs),
         communicators=communicators,
+        exchange_buffers=buffers,
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn, column
-from meshwright.cost.memory.fit import Verdict, bounds, verdict
+from meshwright.cost.memory.fit import Bounds, Verdict, verdict
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import stage_costs
 from meshwright.distinct import distinct_rows
@@ -154,7 +154,7 @@ def _priced(plans: Plans, stages: Stages, inputs: Inputs, times: ShapeTimes | No
     """Seconds, bytes and verdict of every stage, infinite where there is none; shape (3, r)."""
     seconds, held = stage_costs(plans, stages, inputs, times)
     memory, routing = held.memory, held.routing_bytes(np.arange(len(stages.plan)))
-    limits = bounds(memory.allocated, memory.reserved, memory.communicators, inputs, routing, memory.cuda_graphs)
+    limits = Bounds.of(memory, inputs, routing)
     between = (stages.stage > 0) & (stages.stage < plans.pp[stages.plan] - 1)
     there = ~between | (stages.layers.sum(axis=1) > 0)
     return np.where(there, np.array([seconds, memory.device, verdict(limits, inputs)]), np.inf)

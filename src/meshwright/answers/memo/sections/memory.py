@@ -25,6 +25,7 @@ from meshwright.specs.precision import FP32_BYTES
 from meshwright.units import GIB, format_gib, format_seconds
 
 GRAPHS = "CUDA graphs"
+BUFFERS = "exchange buffers"
 PARTS = (
     ("parameters", ("parameters",)),
     ("gradients", ("gradients",)),
@@ -34,8 +35,11 @@ PARTS = (
     ("fragmentation", ("fragmentation",)),
     (GRAPHS, ("cuda_graphs",)),
     ("context and communicators", ("context", "communicators")),
+    (BUFFERS, ("exchange_buffers",)),
 )
-"""Rows of the budget, and the components in each; that of CUDA graphs where they hold something."""
+"""Rows of the budget, and the components in each."""
+WHERE_ANY = (GRAPHS, BUFFERS)
+"""Rows that are left out where they hold nothing."""
 WHOLE = "whole"
 FITS = {
     Verdict.SAFE: "still fits",
@@ -70,7 +74,8 @@ def budget_blocks(budgets: Budgets, inputs: Inputs, called: str = "the plan") ->
     """Memory by component in the layouts that are compared, as a table and as a picture; called: the chosen one."""
     columns, accelerator = _columns(budgets, inputs, called), inputs.cluster.accelerator
     parts = [(name, [_size(memory, names) for _, memory in columns]) for name, names in PARTS]
-    rows = [(name, *(f"{size / GIB:.1f}" for size in sizes)) for name, sizes in parts if name != GRAPHS or any(sizes)]
+    shown = ((name, sizes) for name, sizes in parts if name not in WHERE_ANY or any(sizes))
+    rows = [(name, *(f"{size / GIB:.1f}" for size in sizes)) for name, sizes in shown]
     rows.append(("sum", *(f"{memory.device / GIB:.1f}" for _, memory in columns)))
     yield Table(("GiB", *(name for name, _ in columns)), tuple(rows), caption="Memory by component", total=True)
     bars = [memory_bar(name, memory) for name, memory in columns]
@@ -84,7 +89,7 @@ def budget_blocks(budgets: Budgets, inputs: Inputs, called: str = "the plan") ->
 def memory_bar(label: str, memory: Components[float]) -> MemoryBar:
     """The bar of one layout; memory: bytes."""
     sizes = ((part, _size(memory, names)) for part, names in PARTS)
-    return MemoryBar(label, tuple((part, size) for part, size in sizes if part != GRAPHS or size))
+    return MemoryBar(label, tuple((part, size) for part, size in sizes if part not in WHERE_ANY or size))
 
 
 def _before(budgets: Budgets, inputs: Inputs) -> str:
@@ -145,6 +150,7 @@ def _saved(budgets: Budgets) -> str:
 def _margin(best: Estimate, inputs: Inputs) -> str:
     fit, memory = best.fit, best.memory
     graphs = f", {format_gib(memory.cuda_graphs)} of {GRAPHS}" if memory.cuda_graphs else ""
+    graphs += f", {format_gib(memory.exchange_buffers)} of {BUFFERS}" if memory.exchange_buffers else ""
     return (
         f"The plan is predicted to leave {format_gib(fit.visible_bytes - fit.needed_bytes)} of the fullest rank "
         f"free, after {format_gib(memory.fragmentation)} of fragmentation{graphs} and "
