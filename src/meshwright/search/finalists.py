@@ -93,6 +93,7 @@ def candidate_rows(estimates: Estimates, ranks: Ranks, top: int) -> IntColumn:
         ranked[:1],
         as_published(estimates, known)[:1],
         best_at_risk(estimates, ranked),
+        ranked[ranks.unbeaten[ranked]][:1],
         *_resolvable(fitting, ranked),
         *_resolvable(fitting, known),
     ):

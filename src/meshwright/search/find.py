@@ -64,11 +64,12 @@ def find(
     ranked = ranked[ranked < first_lean]
     ranks = ranks_of(finalists)
     tally.near.append(ranks.take(ranked[ranked >= first_gaining]))
-    best, other_splits, fastest, proven, at_risk, leanest = shown(
+    best, other_splits, fastest, proven, tested, at_risk, leanest = shown(
         finalists,
         *chosen(finalists, ranks, ranked, top),
         ranked[:1],
         as_published(finalists, ranked[ranks.known_layout[ranked]])[:1],
+        ranked[ranks.unbeaten[ranked]][:1],
         best_at_risk(finalists, ranked),
         first_lean + np.argmin(lean, keepdims=True),
         times=times,
@@ -85,6 +86,7 @@ def find(
         fastest=next(iter(fastest), None),
         equal=_equal(tally.near, inputs),
         proven=next(iter(proven), None),
+        tested=next(iter(tested), None),
         at_risk=next(iter(at_risk), None),
         leanest=leanest[0],
         complete=complete,

@@ -39,6 +39,8 @@ class SearchResult:
     """Plans of the recommended one's verdict that predictions cannot tell from the fastest, the two among them."""
     proven: Estimate | None
     """The best plan that is split as the fastest published run of a job of the model, where one fits."""
+    tested: Estimate | None
+    """The best plan by its `rank_time_s` of kinds that published runs have, not all of them beaten, where one fits."""
     at_risk: Estimate | None
     """Of the plans at risk of running out of memory the fastest by its `rank_time_s`, where there is one."""
     leanest: Estimate

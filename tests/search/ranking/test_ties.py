@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from meshwright.answers.plans.ties import proven_lines, reasons, tie_lines, tied_share
+from meshwright.answers.pace import pace
+from meshwright.answers.plans.ties import best_tested_lines, proven_lines, reasons, tie_lines, tied_share
 from meshwright.answers.step_parts import why_lost
 from meshwright.cost.memory.fit import EVEN, Verdict
 from meshwright.cost.step import estimate_each
@@ -178,7 +179,7 @@ def test_a_layout_names_its_fastest_run_of_the_job_or_of_the_nearest_batch(
         PublishedRun(untimed, DENSE, None, "d"),
     ]
     monkeypatch.setattr(published_layouts, "published_plans", lambda: published_plans_of(runs))
-    assert fastest_run_of(slow, DENSE) == ("a", DENSE.job.global_batch, 10.0, 9.0, str(PLAIN), ())
+    assert fastest_run_of(slow, DENSE) == ("a", "llama", DENSE.job.global_batch, 10.0, 9.0, str(PLAIN), ())
     assert fastest_run_of(untimed, DENSE) is None
     larger = DENSE.replace(job=DENSE.job.replace(global_batch=512))
     assert fastest_run_of(PLAIN, larger) == fastest_run_of(PLAIN, DENSE)
@@ -212,6 +213,31 @@ def test_layouts_of_the_job_itself_come_first_and_beaten_ones_of_others_never(mo
     both = Plans.of([fast, slow])
     found = [has_published_layout(both, asked).tolist() for asked in (small, large, other, elsewhere)]
     assert found == [[True, False], [False, True], [True, False], [False, False]]
+
+
+def test_a_layout_that_takes_longer_a_sequence_with_a_larger_batch_is_beaten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Larger batches leave less of a step to its ends. With smaller ones nothing follows."""
+    quick, other = replace(PLAIN, vpp=2), replace(PLAIN, vpp=4)
+    small, large, asked = (DENSE.replace(job=DENSE.job.replace(global_batch=batch)) for batch in (256, 512, 1024))
+    for runs, known in (
+        ([(quick, small, 10.0), (other, large, 21.0)], [True, False]),
+        ([(quick, small, 10.0), (other, large, 20.1)], [True, True]),
+        ([(quick, large, 20.0), (other, small, 10.5)], [True, True]),
+        ([(quick, small, 10.0), (other, large, None)], [True, True]),
+    ):
+        plans = published_plans_of(PublishedRun(*run) for run in runs)
+        monkeypatch.setattr(published_layouts, "published_plans", lambda plans=plans: plans)
+        assert has_published_layout(Plans.of([quick, other]), asked).tolist() == known
+
+
+def test_fewer_chunks_than_a_run_of_another_batch_had_are_known_to_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran, fewer, more = replace(PLAIN, vpp=4), replace(PLAIN, vpp=2), replace(PLAIN, vpp=8)
+    plans = published_plans_of([PublishedRun(ran, DENSE, 10.0, "a")])
+    monkeypatch.setattr(published_layouts, "published_plans", lambda: plans)
+    other = DENSE.replace(job=DENSE.job.replace(global_batch=512))
+    known = [is_known_to_work(Plans.of([ran, fewer, more]), asked).tolist() for asked in (DENSE, other)]
+    assert known == [[True, False, False], [True, True, False]]
+    assert has_published_layout(Plans.of([ran, fewer, more]), other).tolist() == [True, False, False]
 
 
 def test_runs_that_train_all_weights_say_nothing_of_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +380,7 @@ def test_the_best_plan_that_was_published_stands_beside_another_one() -> None:
     published, recommended = has_published_layout(Plans.of([proven.plan, best.plan]), result.inputs)
     assert (published, recommended) == (True, False)
     (line,) = proven_lines(result)
-    assert line.startswith(f"Published alternative: {proven.plan} is split as the model's fastest published run")
+    assert line.startswith(f"Published alternative: {proven.plan} is split as the fastest published run of this job")
     waits = proven.time.exposed_ep_s - best.time.exposed_ep_s
     assert re.search(r"and predicted [\d.]+% slower \(", line)
     assert f" slower ({format_seconds(waits)} more exposed expert exchange); that run took " in line
@@ -364,13 +390,30 @@ def test_the_best_plan_that_was_published_stands_beside_another_one() -> None:
     assert rank_time_s(proven) <= rank_time_s(alone.best[0])
 
 
+def test_the_best_plan_of_a_kind_that_was_run_stands_beside_one_that_nobody_ran() -> None:
+    asked = read_inputs("llama-3.1-70b", "8x8:h100", Job(sequence_length=131072, global_batch=32))
+    result = find(asked, top=1)
+    assert unpublished(result.best[0].plan, asked)
+    assert result.tested
+    assert not unpublished(result.tested.plan, asked)
+    (line,) = best_tested_lines(result)
+    slower = pace(result.tested, result.best[0])
+    assert (
+        line == f"The best tested plan is {result.tested.plan}: {format_seconds(result.tested.step_time_s)}, {slower}."
+    )
+    usual = find(DENSE, top=1)
+    assert usual.tested
+    assert not best_tested_lines(usual)
+
+
 def test_a_recommended_plan_that_was_published_stands_alone() -> None:
     job = Job(sequence_length=8192, global_batch=128)
     result = find(read_inputs("llama-3.1-8b", "1x8:h100", job, runtime="megatron-core@nemo-24.11"))
     assert has_published_layout(Plans.of([result.best[0].plan]), result.inputs).item()
     (line,) = proven_lines(result)
     assert re.fullmatch(
-        r"The fastest published run of this job was split so and took [\d.]+ s "
-        r"\(with its settings predicted [\d.]+ s; .+\), less than the best plan here: --runtime .+",
+        r"The fastest published run of this job \(with Llama3-8B\) was split so and took [\d.]+ s "
+        r"\(with its settings predicted [\d.]+ s; .+\), less than the best plan here. "
+        r"To price that run: .*--runtime .+",
         line,
     )

@@ -110,7 +110,7 @@ def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
         f"{counts['group']} for {GROUPS[labels.group]} ({counts['runtime'] or 'none'} of them with {labels.runtime})"
     )
     rest = f"{counts['accelerator'] or 'none'} on {labels.accelerator}"
-    return f"{text}. Sources of published runs behind this: {group}, {rest}{wider}.{unproven}"
+    return f"{text}. Published sources: {group}, {rest}{wider}.{unproven}"
 
 
 def _seconds(low: float, high: float) -> str:

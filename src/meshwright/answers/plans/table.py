@@ -16,7 +16,7 @@ from meshwright.answers.plans.constraint_lines import constraint_lines, constrai
 from meshwright.answers.plans.crossing import crosses_domains, nothing_fits_inside
 from meshwright.answers.plans.switched_plan import switched_entry, switched_lines
 from meshwright.answers.plans.switches import switch_entry, switch_lines
-from meshwright.answers.plans.ties import proven_lines, tie_lines, ties_entry, unpublished_lines
+from meshwright.answers.plans.ties import best_tested_lines, proven_lines, tie_lines, ties_entry, unpublished_lines
 from meshwright.answers.plans.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import (
@@ -148,7 +148,7 @@ def warnings(result: SearchResult, *, of_file: bool = False) -> list[str]:
     unproven = [Toned(f"**{line}**", "warning") for line in unpublished_lines(result.best[0], inputs)]
     unaligned = unaligned_lines(unaligned_sizes(result.best[0], inputs))
     launch = () if of_file else (*unlaunched_lines(unlaunched(result.best[0].plan, inputs)), *launched_instead(result))
-    return [*launch, *unproven, *unaligned, *warned]
+    return [*launch, *unproven, *best_tested_lines(result), *unaligned, *warned]
 
 
 def ranking_table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from meshwright.answers.pace import pace
+from meshwright.answers.pace import pace, pace_of
 from meshwright.answers.records import priced_plan
 from meshwright.answers.step_parts import main_cause
 from meshwright.answers.words import plural
@@ -14,16 +14,24 @@ from meshwright.errors import listed
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult
-from meshwright.search.published.layouts import FastestRun, fastest_run_of, has_published_layout, is_known_to_work
+from meshwright.search.published.layouts import (
+    FastestRun,
+    fastest_run_of,
+    has_published_layout,
+    is_known_to_work,
+    is_split_in_another_precision,
+)
 from meshwright.search.published.untested import Unpublished, beaten_kinds, is_unbeaten, unpublished
 from meshwright.search.ranking.rank import rank_time_s
 from meshwright.search.ranking.ties import AXES, complexity, share_of_ties, tied_within
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
-AS_PUBLISHED = "is split as the model's fastest published run"
+AS_OF_JOB = "is split as the fastest published run of this job"
+AS_PUBLISHED = "is split as a published run of {model}"
 AS_UNTIMED = "is split as a published recipe of the model"
 IN_ANOTHER_PRECISION = "is split as a published run in another precision"
+IN_FEWER_CHUNKS = "is split as a published run, but for fewer chunks"
 MOST_OPTIONS = 6
 """Of a published run, to be listed."""
 _TABLE = "{"
@@ -63,8 +71,9 @@ def preferred_words(result: SearchResult) -> str:
         return ""
     run = " because plans like it have been run" if _run_before(best, result.fastest or best, inputs) else ""
     why = reasons(best, result.fastest or best, inputs)
-    share = f"Another plan would have to be predicted over {tied_share(result):.1%} faster to take its place."
-    return f"Preferred{run}, not as the fastest: this plan {why}. {share}"
+    faster = pace_of(1 / (1 + tied_share(result)) - 1)
+    share = f"To take its place another plan must be predicted to be over {faster}."
+    return f"Preferred{run}: this plan {why}. {share}"
 
 
 def fastest_lines(result: SearchResult) -> list[str]:
@@ -79,16 +88,18 @@ def fastest_lines(result: SearchResult) -> list[str]:
 
 
 def proven_lines(result: SearchResult, with_settings: bool = True) -> list[str]:
-    """The best plan that is split as the fastest published run of the model, where the recommended one is not; what
-    that run took, where it is. with_settings: and the plan and options to ask about that run with.
+    """The best plan that is split as a published run, where the recommended one is not; what that run took, where it
+    is. with_settings: and the plan and options to ask about that run with.
     """
     words, ran = proven_words(result), _ran(result)
     line = f"Published alternative: {words}" if words else ""
     if ran:
         same = ran.global_batch == result.inputs.job.global_batch
-        whose = "The fastest published run of this job" if same else "The model's fastest published run"
+        model = _name(ran, result.inputs)
+        of_job = "The fastest published run of this job" + (f" (with {model})" if model == ran.model else "")
+        whose = of_job if same else f"A published run of {model}"
         line = line or f"{whose} was split so and {_took(ran, result.inputs)}"
-        line += _how_to_ask(ran, result) if with_settings else ""
+        line += _less(ran, result) + (_how_to_ask(ran, result) if with_settings else "")
     return [f"{line}.".replace("`", "")] if line else []
 
 
@@ -117,8 +128,11 @@ def proven_words(result: SearchResult, with_cause: bool = True) -> str:
 def _as_published(plan: Plan, inputs: Inputs) -> str:
     """What a plan that is known to work is split as."""
     if not has_published_layout(Plans.of([plan]), inputs).item():
-        return IN_ANOTHER_PRECISION
-    return AS_PUBLISHED if fastest_run_of(plan, inputs) else AS_UNTIMED
+        return IN_ANOTHER_PRECISION if is_split_in_another_precision(plan, inputs) else IN_FEWER_CHUNKS
+    ran = fastest_run_of(plan, inputs)
+    if ran is None:
+        return AS_UNTIMED
+    return AS_OF_JOB if ran.global_batch == inputs.job.global_batch else AS_PUBLISHED.format(model=_name(ran, inputs))
 
 
 def _alternative(result: SearchResult) -> Estimate | None:
@@ -132,12 +146,22 @@ def _ran(result: SearchResult) -> FastestRun | None:
     return fastest_run_of((_alternative(result) or result.best[0]).plan, result.inputs)
 
 
-def _how_to_ask(ran: FastestRun, result: SearchResult) -> str:
-    """That a run of this job took less than the best plan would, and what to ask about it with."""
+def _name(ran: FastestRun, inputs: Inputs) -> str:
+    """What a run called its model, where that is not the name of the question's."""
+    own, other = ("".join(filter(str.isalnum, name.lower())) for name in (inputs.model.name, ran.model))
+    return "the model" if own == other else ran.model
+
+
+def _less(ran: FastestRun, result: SearchResult) -> str:
+    """That a run of this job took less than the best plan would."""
     same = ran.global_batch == result.inputs.job.global_batch
-    less = ", less than the best plan here" if same and ran.step_time_s < result.best[0].step_time_s else ""
+    return ", less than the best plan here" if same and ran.step_time_s < result.best[0].step_time_s else ""
+
+
+def _how_to_ask(ran: FastestRun, result: SearchResult) -> str:
+    """What to ask about a run with."""
     settings = _settings(ran, (_alternative(result) or result.best[0]).plan)
-    return less + (f": {settings}" if settings else "")
+    return f". To price that run: {settings}" if settings else ""
 
 
 def _took(ran: FastestRun, inputs: Inputs) -> str:
@@ -160,7 +184,7 @@ def _settings(ran: FastestRun, named: Plan | None = None) -> str:
     options = " and ".join(filter(None, (listed_options, more)))
     if str(named) == str(ran.plan):
         return options
-    return f"`{ran.plan}`" + (f" with {options}" if options else "")
+    return f"`{ran.plan}`" + (f" and {options}" if options else "")
 
 
 def _as_typed(option: str) -> str:
@@ -188,6 +212,15 @@ def unpublished_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
         f"Untested: no published run has {each.what}{most_published(each)}."
         for each in unpublished(estimate.plan, inputs)
     ]
+
+
+def best_tested_lines(result: SearchResult) -> list[str]:
+    """The best plan of a kind that was run, where the recommended one is not of such a kind."""
+    best, tested = result.best[0], result.tested
+    if tested is None or not unpublished(best.plan, result.inputs):
+        return []
+    risk = "" if tested.verdict == best.verdict else f", {tested.verdict}"
+    return [f"The best tested plan is {tested.plan}: {format_seconds(tested.step_time_s)}, {pace(tested, best)}{risk}."]
 
 
 def _run_before(best: Estimate, fastest: Estimate, inputs: Inputs) -> bool:

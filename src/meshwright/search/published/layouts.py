@@ -22,6 +22,8 @@ class FastestRun(NamedTuple):
 
     name: str
     """Of its row or recipe."""
+    model: str
+    """As it called its model."""
     global_batch: int
     step_time_s: float
     """As it was measured."""
@@ -43,14 +45,16 @@ def has_published_layout(plans: Plans, inputs: Inputs) -> BoolColumn:
 
 def is_known_to_work(plans: Plans, inputs: Inputs) -> BoolColumn:
     """Whether each plan is split so, or as those of another precision, and recomputes whole layers or spells out the
-    layers of chunks only where the run did, the latter also where stages are not equal; shape (n,).
+    layers of chunks only where the run did, the latter also where stages are not equal; shape (n,). Fewer chunks a rank
+    work where more did, and may be as good for another job.
     """
     known = np.zeros(len(plans), dtype=bool)
     spells = (plans.chunk_layers > 0) & has_equal_stages(plans, inputs)
     whole = plans.recompute == Recompute.FULL
     for each in itertools.chain(*_by_precision(inputs)):
         allowed = (each.recomputes_all | ~whole) & (each.spells_chunks | ~spells)
-        known |= _of_layouts(plans, [each]) & allowed
+        of_job = each.global_batch == inputs.job.global_batch and each.bits == question_key(inputs)[-1]
+        known |= _of_layouts(plans, [each], fewer_chunks=not of_job) & allowed
     return known
 
 
@@ -62,12 +66,21 @@ def has_equal_stages(plans: Plans, inputs: Inputs) -> BoolColumn:
     return equal
 
 
-def _of_layouts(plans: Plans, layouts: list[Layout]) -> BoolColumn:
+def _of_layouts(plans: Plans, layouts: list[Layout], *, fewer_chunks: bool = False) -> BoolColumn:
+    """Whether each plan is split as one of these, with fewer_chunks also in fewer chunks a rank, shape (n,)."""
     found = np.zeros(len(plans), dtype=bool)
     for layout in layouts:
-        columns = [getattr(plans, name) == value for name, value in zip(LAYOUT, layout.degrees, strict=True)]
+        degrees = dict(zip(LAYOUT, layout.degrees, strict=True))
+        chunks = degrees.pop("vpp")
+        columns = [getattr(plans, name) == value for name, value in degrees.items()]
+        columns.append(plans.vpp <= chunks if fewer_chunks else plans.vpp == chunks)
         found |= np.all(columns, axis=0)
     return found
+
+
+def is_split_in_another_precision(plan: Plan, inputs: Inputs) -> bool:
+    """Whether a published run of the model in another precision was split as a plan."""
+    return bool(_of_layouts(Plans.of([plan]), _by_precision(inputs)[1]).item())
 
 
 def _layouts_for(inputs: Inputs) -> list[Layout]:
@@ -96,6 +109,7 @@ def fastest_run_of(plan: Plan, inputs: Inputs) -> FastestRun | None:
     ran = min(alike, key=lambda each: abs(math.log(each.global_batch / batch)))
     return FastestRun(
         name=ran.run,
+        model=ran.model_name,
         global_batch=ran.global_batch,
         step_time_s=ran.step_time_s or math.nan,
         predicted_s=ran.predicted_s,

@@ -42,6 +42,8 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
 
     model: str
     """As `model_key` says it."""
+    model_name: str
+    """As the run called it: models of other names may be as large."""
     family: str
     """Of its runtime."""
     accelerator: str
@@ -53,7 +55,8 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     sequence_length: int
     global_batch: int
     beaten: bool
-    """Another layout was measured to be faster in another job of the same model on as many accelerators."""
+    """Another layout was measured to be faster in another job of the same model on as many accelerators, or took less a
+    sequence with batches no larger, which leave more of a step to its ends."""
     degrees: tuple[int, ...]
     """Of `LAYOUT`."""
     recomputes_all: bool
@@ -141,14 +144,33 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     jobs = _by_job(runs)
     fastest = {job: _by_degrees(_fastest(of_job)) for job, of_job in jobs.items()}
     every = ((job, degrees_of(run.plan)) for job, of_job in jobs.items() for run in of_job)
-    beaten = {(job[0], degrees) for job, degrees in every if degrees not in fastest[job]}
+    beaten = {(job[0], degrees) for job, degrees in every if degrees not in fastest[job]} | _beaten_a_sequence(fastest)
     layouts = {
-        (*key, length, batch, (key, degrees) in beaten, degrees, *_told(run))
+        (key[0], run.inputs.model.name, *key[1:], length, batch, (key, degrees) in beaten, degrees, *_told(run))
         for (key, length, batch), of_job in fastest.items()
         for degrees, run in of_job.items()
     }
     known = [dict(zip(Layout.model_fields, layout, strict=True)) for layout in sorted(layouts, key=str)]
     return PublishedPlans(generations=extents_of(runs), layouts=tuple(Layout(**each) for each in known))
+
+
+def _beaten_a_sequence(
+    fastest: Mapping[_Job, Mapping[tuple[int, ...], PublishedRun]],
+) -> set[tuple[_Key, tuple[int, ...]]]:
+    """Layouts of which no run took as little a sequence as one of another layout with a batch no larger than theirs."""
+    paces = defaultdict[tuple[_Key, int], dict[tuple[int, ...], list[tuple[int, float]]]](lambda: defaultdict(list))
+    for (key, length, batch), of_job in fastest.items():
+        for degrees, run in of_job.items():
+            if run.step_time_s:
+                paces[key, length][degrees].append((batch, run.step_time_s / batch))
+    return {
+        (key, degrees)
+        for (key, _), of_layout in paces.items()
+        for degrees, own in of_layout.items()
+        for other, others in of_layout.items()
+        if other != degrees
+        and any(batch <= min(own)[0] and pace * (1 + AS_FAST) < min(each for _, each in own) for batch, pace in others)
+    }
 
 
 def _by_job(runs: Iterable[PublishedRun]) -> Mapping[_Job, list[PublishedRun]]:
