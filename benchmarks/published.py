@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import meshwright
-from meshwright.search.published.runs import PublishedRun, published_plans_of
+from meshwright.search.published.runs import HeldMemory, PublishedRun, published_plans_of
 from meshwright.specs.fitted import fitted_values
 from meshwright.validation.fit.curves import Constants, step_time_under
 from meshwright.validation.outcomes import Outcome, outcomes_of
@@ -20,7 +20,7 @@ from recipes import printed_recipes
 
 PLANS = Path(meshwright.__file__).parent / "specs" / "catalog" / "published_plans.json"
 DIGITS = 4
-"""Of a predicted time."""
+"""Of a figure."""
 
 
 def main() -> None:
@@ -31,7 +31,13 @@ def published_json(outcomes: Sequence[Outcome], constants: Constants) -> str:
     """How far the plans of published runs go and what is predicted for them under the constants, as a file."""
     ran = [each for each in outcomes if each.configuration.rows[0]["fits"] != "no"]
     runs = [
-        PublishedRun(case.plan, case.inputs, each.step_time.measured if each.step_time else None, each.configuration.id)
+        PublishedRun(
+            plan=case.plan,
+            inputs=case.inputs,
+            step_time_s=each.step_time.measured if each.step_time else None,
+            name=each.configuration.id,
+            memory=held_memory(each),
+        )
         for each in ran
         if (case := each.case)
     ]
@@ -43,6 +49,14 @@ def published_json(outcomes: Sequence[Outcome], constants: Constants) -> str:
     layouts = ",\n".join(f"  {json.dumps(layout.model_dump())}" for layout in plans.layouts)
     limits = json.dumps({"generations": plans.model_dump()["generations"]}, indent=1)
     return f'{{\n"layouts": [\n{layouts}\n],\n{limits[2:]}\n'
+
+
+def held_memory(outcome: Outcome) -> HeldMemory | None:
+    """What a run held, measured and predicted, to the digits that all machines agree on."""
+    if outcome.memory is None:
+        return None
+    sizes = (float(f"{size:.{DIGITS}g}") for size in (outcome.memory.measured, outcome.memory.predicted))
+    return HeldMemory(outcome.configuration.rows[0]["memory_kind"], *sizes)
 
 
 def with_prediction(run: PublishedRun, constants: Constants) -> PublishedRun:

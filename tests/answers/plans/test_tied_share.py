@@ -72,6 +72,11 @@ def test_options_of_a_published_run_are_the_switches_that_people_know() -> None:
     assert "--with activation_fusion=off --with rope_fusion=off --with binds_ranks=false." in told
 
 
+def test_the_memory_of_a_published_run_stands_beside_its_time() -> None:
+    told = " ".join(asked("plan", "llama-3.1-8b", "1x8:h100", "--global-batch", "512", "--more").out.split())
+    assert re.search(r"; flagperf-002\)\. It held 71\.0 GiB of device memory \(predicted [\d.]+ GiB\)\. ", told)
+
+
 def test_behaviours_of_a_published_run_that_nobody_would_type_are_counted() -> None:
     options = ("--seq-len", "8k", "--global-batch", "256", "--runtime", "torchtitan")
     told = " ".join(asked("plan", "llama-3.1-70b", "8x8:h100", *options).out.split())

@@ -179,7 +179,7 @@ def test_a_layout_names_its_fastest_run_of_the_job_or_of_the_nearest_batch(
         PublishedRun(untimed, DENSE, None, "d"),
     ]
     monkeypatch.setattr(published_layouts, "published_plans", lambda: published_plans_of(runs))
-    assert fastest_run_of(slow, DENSE) == ("a", "llama", DENSE.job.global_batch, 10.0, 9.0, str(PLAIN), ())
+    assert fastest_run_of(slow, DENSE) == ("a", "llama", DENSE.job.global_batch, 10.0, 9.0, None, str(PLAIN), ())
     assert fastest_run_of(untimed, DENSE) is None
     larger = DENSE.replace(job=DENSE.job.replace(global_batch=512))
     assert fastest_run_of(PLAIN, larger) == fastest_run_of(PLAIN, DENSE)
@@ -413,7 +413,7 @@ def test_a_recommended_plan_that_was_published_stands_alone() -> None:
     (line,) = proven_lines(result)
     assert re.fullmatch(
         r"The fastest published run of this job \(with Llama3-8B\) was split so and took [\d.]+ s "
-        r"\(with its settings predicted [\d.]+ s; .+\), less than the best plan here. "
+        r"\(with its settings predicted [\d.]+ s; .+\), less than the best plan here\. "
         r"To price that run: .*--runtime .+",
         line,
     )

@@ -25,7 +25,7 @@ from meshwright.search.published.untested import Unpublished, beaten_kinds, is_u
 from meshwright.search.ranking.rank import rank_time_s
 from meshwright.search.ranking.ties import AXES, complexity, share_of_ties, tied_within
 from meshwright.specs.inputs import Inputs
-from meshwright.units import format_gib, format_seconds
+from meshwright.units import GIB, format_gib, format_seconds
 
 AS_OF_JOB = "is split as the fastest published run of this job"
 AS_PUBLISHED = "is split as a published run of {model}"
@@ -89,7 +89,7 @@ def fastest_lines(result: SearchResult) -> list[str]:
 
 def proven_lines(result: SearchResult, with_settings: bool = True) -> list[str]:
     """The best plan that is split as a published run, where the recommended one is not; what that run took, where it
-    is. with_settings: and the plan and options to ask about that run with.
+    is. with_settings: and its memory, and the plan and options to ask about that run with.
     """
     words, ran = proven_words(result), _ran(result)
     line = f"Published alternative: {words}" if words else ""
@@ -99,7 +99,7 @@ def proven_lines(result: SearchResult, with_settings: bool = True) -> list[str]:
         of_job = "The fastest published run of this job" + (f" (with {model})" if model == ran.model else "")
         whose = of_job if same else f"A published run of {model}"
         line = line or f"{whose} was split so and {_took(ran, result.inputs)}"
-        line += _less(ran, result) + (_how_to_ask(ran, result) if with_settings else "")
+        line += _less(ran, result) + (_held(ran) + _how_to_ask(ran, result) if with_settings else "")
     return [f"{line}.".replace("`", "")] if line else []
 
 
@@ -156,6 +156,14 @@ def _less(ran: FastestRun, result: SearchResult) -> str:
     """That a run of this job took less than the best plan would."""
     same = ran.global_batch == result.inputs.job.global_batch
     return ", less than the best plan here" if same and ran.step_time_s < result.best[0].step_time_s else ""
+
+
+def _held(ran: FastestRun) -> str:
+    """What memory a run held, where that is known."""
+    if ran.memory is None:
+        return ""
+    measured, predicted = (format_gib(size * GIB) for size in (ran.memory.gib, ran.memory.predicted_gib))
+    return f". It held {measured} of {ran.memory.kind} memory (predicted {predicted})"
 
 
 def _how_to_ask(ran: FastestRun, result: SearchResult) -> str:

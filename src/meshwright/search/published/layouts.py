@@ -12,7 +12,7 @@ from meshwright.arrays import BoolColumn
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.published.options import options_of
-from meshwright.search.published.runs import LAYOUT, Layout, degrees_of, published_plans, question_key
+from meshwright.search.published.runs import LAYOUT, HeldMemory, Layout, degrees_of, published_plans, question_key
 from meshwright.specs.choices import Recompute
 from meshwright.specs.inputs import Inputs
 
@@ -29,6 +29,7 @@ class FastestRun(NamedTuple):
     """As it was measured."""
     predicted_s: float | None
     """What is predicted for it with its own settings."""
+    memory: HeldMemory | None
     plan: str
     """Its plan, by name."""
     options: tuple[str, ...]
@@ -113,6 +114,7 @@ def fastest_run_of(plan: Plan, inputs: Inputs) -> FastestRun | None:
         global_batch=ran.global_batch,
         step_time_s=ran.step_time_s or math.nan,
         predicted_s=ran.predicted_s,
+        memory=ran.memory,
         plan=ran.plan,
         options=tuple(option for option in ran.options if option not in asked),
     )

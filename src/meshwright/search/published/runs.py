@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
@@ -35,6 +35,16 @@ _Key = tuple[str, str, str, int, bool, int]
 """Model, family of runtimes, accelerator, how many, whether weights are frozen, bits."""
 _Job = tuple[_Key, int, int]
 """A question's key, sequence length and global batch."""
+
+
+class HeldMemory(NamedTuple):
+    """What the fullest rank of a run held."""
+
+    kind: str
+    """Allocated, reserved or device memory."""
+    gib: float
+    """As it was measured."""
+    predicted_gib: float
 
 
 class Layout(BaseModel, frozen=True, extra="forbid"):
@@ -69,6 +79,7 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     """That it was measured to take; None where no time is printed."""
     predicted_s: float | None
     """That is predicted for it with its own settings, under constants fitted to all runs; None as well."""
+    memory: HeldMemory | None
     plan: str
     """Its plan, by name."""
     options: tuple[str, ...]
@@ -86,6 +97,8 @@ class PublishedRun(NamedTuple):
     """Of its row or recipe."""
     predicted_s: float | None = None
     """What is predicted for it; None where that was not asked."""
+    memory: HeldMemory | None = None
+    """None where it is not printed."""
 
 
 class Extent(Spec):
@@ -181,10 +194,10 @@ def _by_job(runs: Iterable[PublishedRun]) -> Mapping[_Job, list[PublishedRun]]:
     return jobs
 
 
-def _told(run: PublishedRun) -> tuple[bool, bool, str, float | None, float | None, str, tuple[str, ...]]:
+def _told(run: PublishedRun) -> tuple[Any, ...]:
     """The fields of a layout that are its run's own."""
     recomputes_all, spells_chunks = run.plan.recompute == Recompute.FULL, bool(run.plan.chunk_layers)
-    printed = run.name, run.step_time_s, run.predicted_s, str(run.plan), options_of(run.inputs)
+    printed = run.name, run.step_time_s, run.predicted_s, run.memory, str(run.plan), options_of(run.inputs)
     return (recomputes_all, spells_chunks, *printed)
 
 
