@@ -28,7 +28,9 @@ from meshwright.layout.plan import Plan
 from meshwright.specs.choices import Recompute
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.reading.accelerator import read_accelerator
-from strategies import MEASURED, alternating, dense_model, gpt_like, llama_70b, question
+from meshwright.specs.varied import varied_inputs
+from meshwright.specs.weights import model_weights
+from strategies import MEASURED, alternating, dense_model, gpt_like, llama_70b, mixture, question
 
 ACCELERATORS = {name: read_accelerator(name) for name in (*MEASURED, "v100", "mi300x", "l40s")}
 TILES = "128x256 256x128 256x256 128x128 64x256 256x64 128x64 64x128 128x192 192x128"
@@ -217,3 +219,16 @@ def test_pytorch_attends_more_slowly_on_amd_than_transformer_engine() -> None:
         times[runtime] = float(layer_time(Plan(dp=8), inputs, kind).forward.attention) / slowdown(inputs)
     assert times["torchtitan"] == pytest.approx(3.46 * times["megatron-core"], rel=0.02)
     assert times["accelerate"] == pytest.approx(times["torchtitan"], rel=0.02)
+
+
+def test_model_flops_leave_out_tokens_that_experts_are_sure_to_drop() -> None:
+    """Of a capacity of 1 or more nothing is known to be dropped."""
+    usual = question(mixture(), "8x8:h100", expert_imbalance=None)
+    flops = {
+        capacity: model_flops_per_step(varied_inputs(usual, expert_capacity=capacity)) for capacity in (0.25, 0.5, 1, 2)
+    }
+    experts = sum(6 * count * (each.active or 0) for count, each in model_weights(usual.model))
+    assert flops[1] == flops[2] == model_flops_per_step(usual)
+    for capacity in (0.25, 0.5):
+        dropped = (1 - capacity) * experts * usual.job.tokens_per_step
+        assert flops[1] - flops[capacity] == pytest.approx(dropped, rel=1e-9)

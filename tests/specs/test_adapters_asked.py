@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from commands import asked
 from meshwright.errors import InvalidInput, InvalidSpec
 from meshwright.specs.adapters import layer_adapters
 from meshwright.specs.behaviours import with_behaviours
@@ -102,3 +103,22 @@ def test_a_question_that_loses_its_adapters_loses_their_modules() -> None:
     inputs = read_inputs("llama-3.1-8b", "1x8:h100", _job(lora_modules=("q_proj",)), "accelerate")
     assert varied_inputs(inputs, lora_rank=0).job.lora_modules == ("all-linear",)
     assert varied_inputs(inputs, lora_rank=64).job.lora_modules == ("q_proj",)
+
+
+def test_a_question_with_adapters_that_names_no_runtime_is_for_one_that_launches_them() -> None:
+    def taken(job: Job, runtime: str | None = None) -> tuple[str, tuple[str, ...]]:
+        inputs = read_inputs("llama-3.1-8b", "1x8:h100", job, runtime)
+        return inputs.runtime.id, inputs.job.assumptions
+
+    told = "runtime megatron-bridge, as megatron-core has no adapters of its own (set it with --runtime)"
+    assert taken(_job()) == ("megatron-bridge", (told,))
+    assert taken(_job(lora_rank=0)) == ("megatron-core", ())
+    assert taken(_job(), "megatron-core") == ("megatron-core", ())
+
+
+def test_the_command_says_which_runtime_it_took_for_adapters() -> None:
+    words = ("plan", "llama-3.1-8b", "1x8:h100", "--lora-rank", "16", "--seq-len", "4096", "--global-batch", "32")
+    told = " ".join(asked(*words).out.split())
+    assert "Assumed: runtime megatron-bridge, as megatron-core has no adapters of its own" in told
+    assert "cannot launch" not in told
+    assert "cannot launch" in " ".join(asked(*words, "--runtime", "megatron-core").out.split())

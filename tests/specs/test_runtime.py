@@ -195,5 +195,5 @@ def test_what_is_no_runtime_is_refused_with_those_that_stand_for_it(entry: dict[
 @pytest.mark.parametrize("name", ["pytorch-fsdp2", "fully_shard", "FSDP_2", "automodel", "nemo_automodel"])
 def test_names_of_pytorchs_sharding_and_of_automodel_lead_to_runtimes_that_shard_so(name: str) -> None:
     """As stand_ins of validation/rows/frameworks.toml have AutoModel."""
-    with pytest.raises(InvalidInput, match=r"name (that one|one of them) as the runtime: .*torchtitan"):
+    with pytest.raises(InvalidInput, match=r"[Nn]ame (that one|one of them) with --runtime: .*torchtitan"):
         read_runtime(name)

@@ -7,16 +7,20 @@ from typing import Any
 from meshwright.answers.basis.assumptions import assumptions
 from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.document.blocks import Block, Lines, Table
+from meshwright.answers.pace import longer
 from meshwright.answers.plan_file import nodes_entry, plan_entry
 from meshwright.answers.plans.constraint_lines import constraint_lines, constraints_entry
 from meshwright.answers.plans.ties import unpublished_lines
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, speed_cells
-from meshwright.answers.words import sequences
+from meshwright.answers.words import sequences, times
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.many_searches.fewest_nodes import MOST_TIMES_THE_NODES
 from meshwright.search.many_searches.limits import SHORT_GRAIN, Limits
 from meshwright.units import format_count
+
+TOLD = 1.05
+"""Times the step of the plan as asked, from which it is told how slow the largest micro-batch is."""
 
 
 def limits_document(limits: Limits) -> dict[str, Any]:
@@ -48,7 +52,7 @@ def limits_screen(limits: Limits) -> tuple[Block, ...]:
     plans = [("as asked", estimate) for estimate in limits.asked.best[:1]]
     safe = all(estimate.verdict == Verdict.SAFE for _, estimate in plans)
     fits = "Every plan here fits safely." if safe else "The plan as asked is at risk; every other fits safely."
-    note = f"{fits} Step times are for different questions; do not compare them."
+    note = f"{fits} Step times for other lengths or nodes are for different questions; do not compare them."
     lines = []
     for name, limit, words in (
         ("Longest sequence", limits.sequence, _sequence_words(limits)),
@@ -94,9 +98,9 @@ def _nodes_words(limits: Limits) -> str:
 
 
 def _micro_batch_words(limits: Limits) -> str:
-    length, limit = limits.asked.inputs.job.sequence_length, limits.micro_batch
-    return (
-        f"{sequences(limit.estimate.plan.micro_batch)} of {length}"
-        if limit
-        else f"none: no micro-batch of sequences of {length} fits safely"
-    )
+    length, limit, asked = limits.asked.inputs.job.sequence_length, limits.micro_batch, limits.asked.best
+    if limit is None:
+        return f"none: no micro-batch of sequences of {length} fits safely"
+    words = f"{sequences(limit.estimate.plan.micro_batch)} of {length}"
+    share = 1 + longer(limit.estimate, asked[0]) if asked else 1
+    return f"{words}, at {times(share)} the step time of the plan as asked" if share >= TOLD else words

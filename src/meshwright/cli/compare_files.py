@@ -13,7 +13,6 @@ from meshwright.cli.groups import (
     JobOptions,
     RuntimeOptions,
     constraints_of,
-    given,
     option_names,
     refuse_given,
 )
@@ -48,17 +47,17 @@ class LaunchFilesOptions:
 
 
 def launched_plans(
-    context: typer.Context, asked: LaunchFilesOptions, model: str | None, clusters: list[str], runtime: str
+    context: typer.Context, asked: LaunchFilesOptions, model: str | None, clusters: list[str], runtime: str | None
 ) -> list[FilePlan]:
     """Of each launch file its question and plan."""
     refuse_given(context, IN_THE_FILE, BESIDE_A_FILE)
     if len(clusters) > 1:
         raise InvalidInput("launch files are compared on one cluster; keep one --cluster")
-    named, cluster = runtime if given(context, ["runtime"]) else None, next(iter(clusters), None)
+    cluster = next(iter(clusters), None)
     read = []
     for path in asked.from_files or []:
         options = LaunchFileOptions(from_file=path, file_framework=asked.file_framework, set_=asked.set_)
-        question = read_question(options, model, cluster, named)
+        question = read_question(options, model, cluster, runtime)
         read.append((str(path), question.inputs, question.plan))
     return read
 

@@ -35,7 +35,6 @@ from meshwright.cli.options import (
     job_option,
 )
 from meshwright.errors import InvalidInput, MeshwrightError, quoted
-from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.job_options import JOB_OPTIONS
 
 Group = TypeVar("Group")
@@ -122,7 +121,7 @@ class RuntimeOptions:
     """The framework, and how it treats experts and multi-token prediction."""
 
     PANEL: ClassVar[str] = "The framework"
-    runtime: RuntimeName = DEFAULT_RUNTIME
+    runtime: RuntimeName = None
     behaviours: Behaviours = None
     dispatcher: Dispatcher = None
 
@@ -171,6 +170,7 @@ def inputs_of(
     measured: a table of the site's own runs; allowed: limits on its plans; accelerators: those that share a batch which
     is not named, 0: the cluster's.
     """
+    from meshwright.specs.adapters import with_usual_runtime
     from meshwright.specs.reading.cluster import read_cluster
     from meshwright.specs.reading.inputs import read_inputs
     from meshwright.specs.reading.model import read_model
@@ -182,6 +182,8 @@ def inputs_of(
     cluster = read_cluster(str(subject.cluster), subject.network)
     _tell_idle(subject, model, cluster)
     whole_job = _job(model, vars(job) | options, accelerators or cluster.num_gpus)
+    if runtime is None:
+        whole_job, runtime = with_usual_runtime(whole_job)
     if behaviours:
         from meshwright.specs.behaviours import with_behaviours
 

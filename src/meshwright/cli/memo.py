@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshwright.cli.groups import grouped
+from meshwright.cli.groups import given, grouped
 from meshwright.cli.options import AsJson, Price, TimeLimit, positive
 from meshwright.cli.searched import SearchOptions, searched
 from meshwright.cli.show import end_where, show
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from meshwright.answers.document.blocks import Document
     from meshwright.answers.launch.baseline import Baseline
     from meshwright.search.find import SearchResult
+    from meshwright.specs.inputs import Inputs
 
 
 @grouped
@@ -52,7 +53,7 @@ def memo(
     written = None
     with stoppable_progress(time_limit) as progress:
         result = find(inputs, top=LOOKED_AT, progress=progress)
-        price_of_one, unsaid = next(iter(prices.values()), None), _defaults(context, existing)
+        price_of_one, unsaid = next(iter(prices.values()), None), _defaults(context, inputs, existing)
         if result.complete:
             written = progress.at_once(
                 lambda: memo_of(result, unsaid, price_of_one, baseline_gpus, existing, progress.show)
@@ -83,14 +84,13 @@ def _show_unwritten(result: SearchResult, as_json: bool) -> None:
     print("meshwright: no memo is written", file=sys.stderr)
 
 
-def _defaults(context: typer.Context, existing: Baseline | None) -> tuple[str, ...]:
+def _defaults(context: typer.Context, inputs: Inputs, existing: Baseline | None) -> tuple[str, ...]:
     """What nobody said, in words; a launch file says precision and runtime."""
-    unsaid = []
-    for name in () if existing else ("precision", "runtime"):
-        source = context.get_parameter_source(name)
-        if source and source.name == "DEFAULT":
-            unsaid.append(f"{name} {context.params[name]}: the default")
-    return tuple(unsaid)
+    if existing:
+        return ()
+    values = {"precision": inputs.job.precision, "runtime": inputs.runtime.id}
+    unsaid = values.keys() - {*given(context, values)}
+    return tuple(f"{name} {value}: the default" for name, value in values.items() if name in unsaid)
 
 
 def _print(document: Document) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from meshwright import errors
 from meshwright.cli import completion
+from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.job_options import COUNT, LENGTH, RATIO, RECIPE, SHARE, WHOLE, JobOption
 from meshwright.units import count_in_powers_of_two, parse_count, parse_seconds, parse_share
 
@@ -87,11 +88,12 @@ Network = Annotated[
 ]
 ModelIfAny = Annotated[str | None, typer.Option("--model", autocompletion=completion.models, help="as in plan")]
 RuntimeName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--runtime",
         autocompletion=completion.runtimes,
-        help="training framework, as NAME or NAME@RELEASE; with plan, all compares every runtime",
+        help="training framework, as NAME or NAME@RELEASE; with plan, all compares every runtime; "
+        f"default: {DEFAULT_RUNTIME}",
     ),
 ]
 Behaviours = Annotated[

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.groups import given, grouped, refuse_given
+from meshwright.cli.groups import grouped, refuse_given
 from meshwright.cli.launch_file import ABOUT_A_FILE, OF_A_FILE, LaunchFileOptions, read_question
 from meshwright.cli.options import AsJson, ModelIfAny, RuntimeName
 from meshwright.cli.show import show
-from meshwright.specs.defaults import DEFAULT_RUNTIME
 
 
 @grouped
@@ -21,7 +20,7 @@ def runs(
     launch: LaunchFileOptions,
     cluster: Annotated[str | None, typer.Option(help="the cluster of the run, as in plan")] = None,
     model: ModelIfAny = None,
-    runtime: RuntimeName = DEFAULT_RUNTIME,
+    runtime: RuntimeName = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="RUNS.csv", help="write rows for validate --runs and --measured")
     ] = None,
@@ -42,14 +41,13 @@ def runs(
     from meshwright.validation.profile.screen import trace_document, trace_screen
     from meshwright.validation.profile.spans import read_spans
 
-    named = runtime if given(context, ["runtime"]) else None
     table = writable(out, "--out") if out else None
-    question = read_question(launch, model, cluster, named) if launch.from_file else None
+    question = read_question(launch, model, cluster, runtime) if launch.from_file else None
     if question is None:
         refuse_given(context, OF_A_FILE if cluster else (*OF_A_FILE, "model", "runtime"), ABOUT_A_FILE)
     read = [read_log(path) for path in logs]
     if question is None and cluster:
-        question = question_of_log(read[0], Given(cluster=cluster, model=model, runtime=named))
+        question = question_of_log(read[0], Given(cluster=cluster, model=model, runtime=runtime))
     measured = measured_runs(read, question)
     parts = None
     if trace:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from meshwright.errors import Fault, any_of
 from meshwright.specs import catalog
+from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.job import LORA_MODULES, Job
 from meshwright.specs.job_options import ALL_LINEAR
 from meshwright.specs.model import LayerKind, Mlp, Model
@@ -119,6 +120,21 @@ def runtimes_with_adapters() -> tuple[str, ...]:
     """
     plans = ((name, read_runtime(name).plans) for name in catalog.names("runtimes"))
     return tuple(name for name, each in plans if each.adapters and not each.adapters_of)
+
+
+def with_usual_runtime(job: Job) -> tuple[Job, str]:
+    """The runtime of a question that names none, for a job that says so where it is another one than the default: with
+    adapters, the one whose adapters the default prices, as that can launch them.
+
+    >>> job = Job(sequence_length=2048, global_batch=8)
+    >>> with_usual_runtime(job)[1], with_usual_runtime(job.replace(lora_rank=16))[1]
+    ('megatron-core', 'megatron-bridge')
+    """
+    other = read_runtime(DEFAULT_RUNTIME).plans.adapters_of if job.lora_rank else ""
+    if not other:
+        return job, DEFAULT_RUNTIME
+    told = f"runtime {other}, as {DEFAULT_RUNTIME} has no adapters of its own (set it with --runtime)"
+    return job.replace(assumptions=(*job.assumptions, told)), other
 
 
 @cache

@@ -63,15 +63,23 @@ def narrower_forms(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
     >>> [change for change, _ in narrower_forms(LLAMA)]
     ['optimizer_states=bf16', 'optimizer_states=fp8', 'optimizer_states=offloaded']
     """
-    for switch, positions in inputs.runtime.switches.items():
-        for position in positions:
-            change = f"{switch}={position}"
-            try:
-                after = inputs.replace(runtime=with_behaviours(inputs.runtime, [change]))
-            except InvalidSpec:
-                continue
-            if _kept_bytes(after) < _kept_bytes(inputs):
-                yield change, after
+    for change, after in _positions(inputs):
+        if _kept_bytes(after) < _kept_bytes(inputs):
+            yield change, after
+
+
+def forms_on_device(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
+    """The question at every position of its runtime's switches that brings optimizer states back from the host's
+    memory, each with the change that `--with` takes; none where they are on the device.
+
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> offloaded = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, ["optimizer_states=offloaded"]))
+    >>> [change for each in (LLAMA, offloaded) for change, _ in forms_on_device(each)]
+    ['optimizer_states=fp32', 'optimizer_states=bf16', 'optimizer_states=fp8']
+    """
+    for change, after in _positions(inputs) if inputs.runtime.storage.offloads_states else ():
+        if not after.runtime.storage.offloads_states:
+            yield change, after
 
 
 def narrow_activation_inputs(inputs: Inputs) -> bool:
@@ -83,6 +91,16 @@ def narrow_activation_inputs(inputs: Inputs) -> bool:
     """
     kernels = inputs.runtime.elementwise_bytes
     return any(kernels.kept_input_bytes(kind.feed_forward) < HALF_BYTES for kind in inputs.model.layer_kinds)
+
+
+def _positions(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
+    """The question at every position of every switch of its runtime, where it is a valid one."""
+    for switch, positions in inputs.runtime.switches.items():
+        for change in (f"{switch}={position}" for position in positions):
+            try:
+                yield change, inputs.replace(runtime=with_behaviours(inputs.runtime, [change]))
+            except InvalidSpec:
+                continue
 
 
 def _kept_bytes(inputs: Inputs) -> float:

@@ -60,6 +60,15 @@ def test_tokens_that_a_runtime_drops_are_told() -> None:
     )
 
 
+def test_tokens_that_a_capacity_below_1_drops_are_told() -> None:
+    inputs = _asked(expert_capacity=0.1)
+    (line,) = routing_lines(_priced(inputs), inputs)
+    assert line == (
+        "An expert takes at most 0.1 x its equal share of tokens; the rest are dropped, as you asked. That is at least "
+        "90%, which MFU does not count"
+    )
+
+
 def test_an_imbalance_that_the_job_gives_is_told_as_its_own() -> None:
     inputs = _asked(expert_imbalance=1.5)
     (line,) = routing_lines(_priced(inputs), inputs)

@@ -238,11 +238,24 @@ def test_a_large_space_is_not_searched() -> None:
 
 def test_the_knobs_are_shown_with_their_seconds_and_bytes() -> None:
     result = sensitivity(priced("interleaved"), LLAMA)
-    text = told(knobs_section(priced("interleaved"), result, None))
+    text = told(knobs_section(priced("interleaved"), LLAMA, result, None))
     for each in result.changes[:5]:
         assert f"{format_seconds(each.estimate.step_time_s)}" in text
         assert f"{each.estimate.memory.device / 2**30:.1f}" in text
     assert f"{result.illegal} not legal, {result.idle} without effect" in text
+
+
+def test_a_change_of_the_question_is_told_as_a_user_types_it() -> None:
+    text = told(knobs_section(priced("interleaved"), LLAMA, sensitivity(priced("interleaved"), LLAMA), None))
+    for typed in ("--with tensor_parallel_overlap=on", "--with cross_entropy=native", "--precision fp8"):
+        assert f"{typed} " in text
+    assert "mbs 1 -> 2 " in text
+
+
+def test_no_overlap_is_offered_to_be_turned_off() -> None:
+    result = sensitivity(priced("interleaved"), LLAMA)
+    assert any(each.change == "overlap.data_parallel 0.9 -> 0" for each in result.changes)
+    assert "overlap" not in told(knobs_section(priced("interleaved"), LLAMA, result, None)).replace("_overlap=on", "")
 
 
 def test_changes_of_hardware_stand_by_themselves_and_what_gains_nothing_is_not_named_first() -> None:
@@ -252,10 +265,10 @@ def test_changes_of_hardware_stand_by_themselves_and_what_gains_nothing_is_not_n
     assert {"nodes", "network"} <= {each.knob for each in result.changes}
     idle = replace(next(each for each in result.changes if each.knob == "precision"), estimate=estimate)
     result = replace(result, changes=(idle, *result.changes))
-    [few] = [each for each in knobs_section(estimate, result, None, shown=50) if isinstance(each, Table)]
+    [few] = [each for each in knobs_section(estimate, inputs, result, None, shown=50) if isinstance(each, Table)]
     assert not any(row[0].startswith(("nodes", "network")) for row in few.rows)
     assert not any(row[2] in ("+0.0%", "-0.0%") for row in few.rows)
-    _, hardware = (each for each in knobs_section(estimate, result, None) if isinstance(each, Table))
+    _, hardware = (each for each in knobs_section(estimate, inputs, result, None) if isinstance(each, Table))
     nodes = next(each for each in result.changes if each.change.startswith("nodes 2 -> 4"))
     (row,) = (row for row in hardware.rows if row[0] == nodes.change)
     assert row[3] == f"{nodes.estimate.tokens_per_s_per_gpu / estimate.tokens_per_s_per_gpu - 1:+.1%}"
@@ -268,7 +281,7 @@ def test_a_plan_that_is_not_safe_is_told_what_would_be(degrees: dict[str, int]) 
     estimate = estimate_each([plan_of(inputs, **degrees)], inputs)[0]
     result, near = sensitivity(estimate, inputs), find(inputs)
     ways = alternatives_entry(estimate, inputs, near).get("what_would_fit", [])
-    text = told(knobs_section(estimate, result, rescue(estimate, result, near)))
+    text = told(knobs_section(estimate, inputs, result, rescue(estimate, result, near)))
     assert bool(ways) == (estimate.verdict != Verdict.SAFE)
     assert {each["verdict"] for each in ways} <= {"safe"}
     safe = [each for each in result.changes if each.estimate.verdict == Verdict.SAFE]
@@ -286,8 +299,10 @@ def test_of_a_question_without_a_safe_plan_it_is_told_what_question_has_one() ->
     assert found
     assert found.remedies
     assert all(each.estimate.verdict == Verdict.SAFE for each in found.remedies)
-    assert remedy_words(found.remedies[0]) in told(tuple(rescue_section(found)))
-    assert [each["words"] for each in rescue_entry(found)["what_would_fit"]] == [*map(remedy_words, found.remedies)]
+    assert remedy_words(found.remedies[0]) in told(tuple(rescue_section(found, inputs)))
+    assert [each["words"] for each in rescue_entry(found, inputs)["what_would_fit"]] == [
+        *map(remedy_words, found.remedies)
+    ]
 
 
 @pytest.mark.parametrize("name", ASKED)

@@ -28,7 +28,7 @@ from meshwright.answers.plans.switches import WORTH, library_of, newly_set
 from meshwright.answers.plans.ties import preferred_words, tied_share
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
 from meshwright.answers.unfit.nothing_fits import change_words
-from meshwright.answers.words import capitalised
+from meshwright.answers.words import capitalised, percent
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.groups import expert_data_ranks
@@ -119,7 +119,7 @@ def test_the_signed_page_says_what_a_signature_needs(name: str) -> None:
         str(best.plan),
         "8 in 10 runs like this take",
         "accelerator-hours",
-        "tokens/s of the best plan on",
+        "in tokens/s, with",
         f"probability of fitting {best.fit.probability:.0%}",
         "The one risk: ",
         "First mitigation: ",
@@ -131,8 +131,8 @@ def test_the_signed_page_says_what_a_signature_needs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FITTING)
-def test_the_signed_page_names_the_largest_part_that_one_accelerator_would_not_have(name: str) -> None:
-    """Beside the one that grows most, which may be small."""
+def test_the_signed_page_names_the_largest_part_and_the_largest_that_one_accelerator_would_not_have(name: str) -> None:
+    """Beside the one that grows most, which may be small; the largest of all stands first."""
     target = recommended(name)
     parts = {part: each for part, each in from_peak(target.best, target.inputs).items() if part != "ideal_s"}
     largest = max((part for part in parts if part not in LOCAL), key=lambda part: parts[part])
@@ -142,8 +142,13 @@ def test_the_signed_page_names_the_largest_part_that_one_accelerator_would_not_h
     figures_of = next(block for block in signed(name) if isinstance(block, Table))
     (row,) = (row for row in figures_of.rows if row[0] == "limited by")
     called = IN_WORDS.get(largest, ALL_NAMES[largest])
-    assert row[2].startswith(f"{called}: {format_seconds(parts[largest])} of the step")
-    assert (called if of_all == largest else ALL_NAMES[of_all]) in row[2], "no larger part is left unsaid"
+    seconds = f"{format_seconds(parts[largest])} of the step"
+    if of_all == largest:
+        assert row[2].startswith(f"{called}: {seconds}")
+    else:
+        assert row[2].startswith(f"{ALL_NAMES[of_all]}, which one accelerator has too; next: {called} (")
+        assert seconds in row[2]
+    assert row[1] == percent(parts[of_all] / target.best.step_time_s)
     if target.bottleneck.grows:
         most = target.bottleneck.chosen
         assert ("; this grows most from " in row[2]) == (most.part == largest)

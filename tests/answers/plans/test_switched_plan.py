@@ -52,6 +52,25 @@ def test_a_fused_dispatcher_is_named_only_where_it_runs(cluster: str) -> None:
     assert not any("fused" in each for each in changes)
 
 
+@pytest.mark.parametrize(("runtime", "flag"), [("deepspeed", "offload_optimizer"), ("megatron-core", "cpu-offload")])
+def test_states_on_the_host_are_offered_back_where_a_plan_then_fits(runtime: str, flag: str) -> None:
+    """Another plan may be the best then: the states take memory that this one needs."""
+    usual = question(llama_8b(), "1x8:h100", runtime, sequence_length=4096, global_batch=64)
+    result = find(with_options(usual, ("optimizer_states=offloaded",)))
+    switched = switched_plan(result)
+    assert switched
+    assert switched.options == ("optimizer_states=fp32",)
+    assert flag in switched.flag
+    assert switched.flag.startswith("without")
+    assert switched.estimate.plan == find(usual).best[0].plan
+    assert switched.estimate.step_time_s < result.best[0].step_time_s
+
+
+def test_states_on_the_host_stay_where_nothing_fits_without() -> None:
+    inputs = question(llama_8b(), "1x2:h100", "deepspeed", sequence_length=4096, global_batch=64)
+    assert switched_plan(find(with_options(inputs, ("optimizer_states=offloaded",)))) is None
+
+
 def test_each_switch_makes_the_step_shorter() -> None:
     inputs = question(latent(), "2x8:h100", global_batch=512)
     switched = switched_plan(find(inputs))

@@ -17,6 +17,7 @@ from meshwright.search.changes.changed_plans import changed_plans
 from meshwright.search.changes.knobs import knobs
 from meshwright.search.changes.sensitivity import PricedChange, Sensitivity, cheapest_safe, sensitivity
 from meshwright.search.resolve.stages import best_splits
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.reading.model import read_model
 from strategies import gpt_like, latent, llama_8b, llama_70b, mixture, question
@@ -132,6 +133,16 @@ def test_what_is_safe_stands_first_and_the_fastest_first_of_these(name: str) -> 
 )
 def test_the_changes_that_people_try_are_there(name: str, change: str) -> None:
     assert change in [each.change for each in answered(name).changes]
+
+
+def test_states_on_the_host_can_be_brought_back() -> None:
+    usual = question(llama_8b(), "1x8:h100", "deepspeed", global_batch=64)
+    inputs = usual.replace(runtime=with_behaviours(usual.runtime, ["optimizer_states=offloaded"]))
+    plan = Plan(dp=8, zero=3, num_microbatches=8)
+    changes = sensitivity(estimate_each([plan], inputs)[0], inputs).changes
+    (back,) = [each for each in changes if each.knob == "optimizer_states"]
+    assert back.change == "optimizer_states offloaded -> fp32"
+    assert back.estimate.step_time_s == estimate_each([plan], usual)[0].step_time_s
 
 
 @pytest.mark.parametrize("switch", ["binds_ranks", "runs_ahead"])

@@ -13,7 +13,13 @@ from meshwright.layout.legality import check
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plans import Plans
 from meshwright.search.find import Progress, chunks, find
-from meshwright.search.many_searches.fewest_nodes import MOST_TIMES_THE_NODES, Limit, fewest_nodes
+from meshwright.search.many_searches.fewest_nodes import (
+    MOST_TIMES_THE_NODES,
+    Limit,
+    fewest_inside,
+    fewest_nodes,
+    stays_inside,
+)
 from meshwright.search.many_searches.limits import (
     Limits,
     grain,
@@ -127,6 +133,8 @@ def test_no_safe_plan_has_a_larger_micro_batch(name: str) -> None:
     plans = Plans.join(list(chunks(of_any_micro_batch(inputs))))
     estimates = estimate_plans(plans.take(check(plans, inputs).legal), inputs)
     safe = estimates.verdict == Verdict.SAFE
+    inside = safe & (estimates.plans.tp <= inputs.cluster.levels[0].size)
+    safe = inside if inside.any() else safe
     largest = estimates.plans.micro_batch[safe].max()
     fastest = estimates.step_time_s[safe & (estimates.plans.micro_batch == largest)].min()
     assert limit.estimate.plan.micro_batch == largest
@@ -145,6 +153,30 @@ def test_the_largest_micro_batch_is_not_where_a_search_stops() -> None:
     beyond = inputs.replace(constraints=Constraints(micro_batch=2 * largest.micro_batch))
     assert largest_micro_batch(named) == Limit(named, limit.estimate)
     assert largest_micro_batch(beyond) is None
+
+
+def test_limits_keep_tensor_parallelism_within_a_node_where_a_plan_there_is_safe() -> None:
+    inputs = question(llama_70b(), "8x8:h100", global_batch=256, sequence_length=8192)
+    largest = largest_micro_batch(inputs)
+    assert largest
+    assert largest.estimate.plan.tp <= 8
+    crossing = largest_micro_batch(inputs.replace(constraints=Constraints(tp=(16, 32))))
+    assert crossing
+    assert crossing.estimate.plan.micro_batch > largest.estimate.plan.micro_batch
+
+
+def test_the_fewest_nodes_have_a_plan_within_a_node_where_any_number_has() -> None:
+    model = read_model("llama-3.1-405b")
+    inputs = question(model, "1x8:h100", global_batch=512, sequence_length=8192, precision="bf16")
+    fewest, any_ = fewest_inside(inputs), fewest_nodes(inputs)
+    assert fewest
+    assert any_
+    assert stays_inside(fewest)
+    assert not stays_inside(any_)
+    assert (any_.inputs.cluster.num_nodes, fewest.inputs.cluster.num_nodes) == (14, 15)
+    only = fewest_inside(inputs.replace(constraints=Constraints(tp=16)))
+    assert only
+    assert only.estimate.plan.tp == 16
 
 
 def test_what_never_fits_has_no_limit() -> None:

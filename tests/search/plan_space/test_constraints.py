@@ -30,6 +30,7 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.choices import Recompute
 from meshwright.specs.constraints import without_effect
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.reading.model import read_model
 from meshwright.specs.recompute_modules import RecomputeModules
 from strategies import legal_plans, llama_8b, llama_70b, mixture, question
 
@@ -145,7 +146,20 @@ def test_a_named_dispatcher_costs_what_the_usual_one_saves() -> None:
 
 def test_a_dispatcher_that_the_best_plan_does_not_use_costs_nothing() -> None:
     result = find(with_all_gather(within(asked_of("experts"), ep=1)))
-    assert not any("--dispatcher all_gather" in cost.without for cost in constraint_costs(result))
+    assert all(cost.gains for cost in constraint_costs(result) if "--dispatcher all_gather" in cost.without)
+
+
+def test_a_constraint_that_makes_the_best_plan_faster_is_not_told_to_cost_nothing() -> None:
+    usual = question(read_model("qwen3-30b-a3b"), "4x8:h100", global_batch=512, sequence_length=4096)
+    inputs = usual.replace(runtime=with_behaviours(usual.runtime, ["dispatcher=fused"]))
+    result, without = find(inputs), find(usual).best[0]
+    (cost,) = constraint_costs(result)
+    assert cost.gains
+    assert cost.estimate.plan == without.plan
+    assert cost.faster == pytest.approx(1 - without.step_time_s / result.best[0].step_time_s)
+    share = 1 - result.best[0].step_time_s / without.step_time_s
+    (line,) = constraint_lines(result, [cost])
+    assert line.startswith(f"With --dispatcher fused the best plan is {share:.1%} faster than without")
 
 
 def test_chunks_that_divide_nothing_are_tried_where_they_are_named() -> None:
@@ -168,7 +182,7 @@ def test_a_single_rank_does_not_stand_for_a_stage_that_no_ranks_have() -> None:
 def test_constraints_that_the_best_plan_keeps_cost_nothing() -> None:
     best = find(asked_of("dense")).best[0].plan
     result = find(within(asked_of("dense"), tp=best.tp, cp=best.cp))
-    assert constraint_costs(result) == ()
+    assert not any(not each.gains for each in constraint_costs(result))
     assert constraint_lines(result, ()) == [
         "The constraints cost nothing: what is recommended without one of them, or all, is no faster."
     ]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from meshwright.answers.records import fields_of
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.flops import computed_share
 from meshwright.cost.routing import hottest_over_mean
 from meshwright.cost.shard import routed_tokens
 from meshwright.cost.step import estimate_each
@@ -74,11 +75,9 @@ def routing_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
     """One line on the imbalance of ranks and the price with even routing, or on tokens that a capacity drops; none
     where ranks are even and no token is dropped.
     """
-    if inputs.model.is_moe and inputs.expert_capacity and inputs.job.expert_capacity is None:
-        return [
-            f"An expert takes at most {inputs.expert_capacity:g} x its equal share of tokens; the rest are dropped, as "
-            f"{inputs.runtime.id} does by default"
-        ]
+    capacity = inputs.expert_capacity if inputs.model.is_moe else None
+    if capacity and (inputs.job.expert_capacity is None or computed_share(inputs) < 1):
+        return [_capacity_line(inputs, capacity)]
     imbalance = rank_imbalance(estimate, inputs)
     if imbalance is None or imbalance.assumed == 1:
         return []
@@ -89,3 +88,11 @@ def routing_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
         f"The busiest rank gets {imbalance.assumed:.2f} times the mean tokens, {said}; with even routing, as in "
         f"benchmarks: {format_seconds(even.step_time_s)} a step, {format_gib(even.memory.device)}, {even.verdict}"
     ]
+
+
+def _capacity_line(inputs: Inputs, capacity: float) -> str:
+    """What becomes of tokens beyond a capacity, and that MFU leaves out those that are dropped for certain."""
+    why = f"as {inputs.runtime.id} does by default" if inputs.job.expert_capacity is None else "as you asked"
+    takes = f"An expert takes at most {capacity:g} x its equal share of tokens; the rest are dropped, {why}"
+    dropped = 1 - computed_share(inputs)
+    return f"{takes}. That is at least {100 * dropped:.2g}%, which MFU does not count" if dropped else takes

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
+from meshwright.answers.plans.switches import OFF
 from meshwright.answers.plans.table import ranking_table
 from meshwright.answers.records import priced_plan
 from meshwright.answers.screen import verdict_cell
 from meshwright.answers.step_parts import why_lost
+from meshwright.answers.typed import typed
 from meshwright.answers.unfit.rescue import Rescue, rescue, rescue_entry, rescue_section
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import IllegalPlan, Stopped
@@ -60,21 +62,21 @@ def neighbours_section(
 
 
 def knobs_section(
-    estimate: Estimate, priced: Sensitivity, rescued: Rescue | None, shown: int | None = None
+    estimate: Estimate, inputs: Inputs, priced: Sensitivity, rescued: Rescue | None, shown: int | None = None
 ) -> tuple[Block, ...]:
-    """Every single change, the safe ones first, the fastest first, and by themselves those of the hardware; of a plan
-    that is not safe, what would be.
+    """Every single change that somebody would try, the safe ones first, the fastest first, and by themselves those of
+    the hardware; of a plan that is not safe, what would be.
 
     rescued: what would be safe, which may take searches; shown: how many, of settings alone, that make the plan faster
     or safer or leave more memory free; None: all.
     """
-    safe = rescue_section(rescued)
+    safe = rescue_section(rescued, inputs)
     if shown == 0:
         return tuple(safe)
     more = [each for each in priced.changes if each.knob in HARDWARE]
-    settings = [each for each in priced.changes if each.knob not in HARDWARE]
+    settings = [each for each in priced.changes if each.knob not in HARDWARE and not _exposes(each)]
     named = settings if shown is None else [each for each in settings if _gains(each, estimate)][:shown]
-    rows = tuple(_row(each, estimate) for each in named)
+    rows = tuple(_row(each, estimate, inputs) for each in named)
     outside = f", {priced.outside} outside the constraints" if priced.outside else ""
     note = f"Left out: {priced.illegal} not legal, {priced.idle} without effect{outside}."
     if len(rows) < len(settings):
@@ -82,7 +84,7 @@ def knobs_section(
     columns = ("change", "step", "gain", "GiB", "+/- GiB", "verdict")
     tables = [Table(columns, rows, "lrrrrw", caption="What one change would do", note=note)]
     if more and shown is None:
-        of_more = tuple(_hardware_row(each, estimate) for each in more)
+        of_more = tuple(_hardware_row(each, estimate, inputs) for each in more)
         tables.append(
             Table((*columns[:3], "per GPU", *columns[3:]), of_more, "lrrrrrw", caption="What more hardware would do")
         )
@@ -96,7 +98,7 @@ def alternatives_entry(estimate: Estimate, inputs: Inputs, result: SearchResult 
     priced = sensitivity(estimate, inputs)
     changes = [{"knob": each.knob, "change": each.change, **priced_plan(each.estimate)} for each in priced.changes]
     knobs = {"changes": changes, "illegal": priced.illegal, "idle": priced.idle, "outside": priced.outside}
-    parts: dict[str, Any] = {"knobs": knobs} | rescue_entry(rescue(estimate, priced, result))
+    parts: dict[str, Any] = {"knobs": knobs} | rescue_entry(rescue(estimate, priced, result), inputs)
     if result is None:
         return parts
     others = [priced_plan(each) | {"lost": why_lost(each, estimate)} for each in neighbours(result, estimate)]
@@ -110,17 +112,22 @@ def _gains(each: PricedChange, estimate: Estimate) -> bool:
     return faster or after.verdict < estimate.verdict or 1 - after.memory.device / estimate.memory.device >= NO_GAIN
 
 
-def _hardware_row(each: PricedChange, estimate: Estimate) -> tuple[str, ...]:
+def _exposes(each: PricedChange) -> bool:
+    """Whether a change does nothing but turn an overlap off, which makes no plan faster or leaner."""
+    return each.knob.startswith("overlap.") and each.fields[0].after == OFF
+
+
+def _hardware_row(each: PricedChange, estimate: Estimate, inputs: Inputs) -> tuple[str, ...]:
     """With the tokens that each GPU makes a second more."""
-    row, per_gpu = _row(each, estimate), each.estimate.tokens_per_s_per_gpu / estimate.tokens_per_s_per_gpu - 1
+    row, per_gpu = _row(each, estimate, inputs), each.estimate.tokens_per_s_per_gpu / estimate.tokens_per_s_per_gpu - 1
     return (*row[:3], f"{per_gpu:+z.1%}", *row[3:])
 
 
-def _row(each: PricedChange, estimate: Estimate) -> tuple[str, ...]:
+def _row(each: PricedChange, estimate: Estimate, inputs: Inputs) -> tuple[str, ...]:
     after = each.estimate
     gain, more = 1 - after.step_time_s / estimate.step_time_s, after.memory.device - estimate.memory.device
     return (
-        each.change,
+        typed(each, inputs),
         format_seconds(after.step_time_s),
         f"{gain:+z.1%}",
         f"{after.memory.device / GIB:.1f}",

@@ -68,7 +68,7 @@ def explain_briefs(
             *(variation_section(estimate, variation) if variation else ()),
             Lines((*parts, *legend_lines(estimate, length.legend))),
             *(neighbours_section(estimate, near, shown=length.others, most=1) if others else ()),
-            *knobs_section(estimate, priced, rescued, shown=length.changes),
+            *knobs_section(estimate, inputs, priced, rescued, shown=length.changes),
             Lines((more,)),
         )
 

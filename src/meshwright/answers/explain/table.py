@@ -125,7 +125,7 @@ def explain_screen(
         *expert_tables(estimate, inputs),
         *(context_section(context, estimate.plan, inputs) if context else ()),
         *neighbours_section(estimate, near),
-        *knobs_section(estimate, priced, rescue(estimate, priced, near)),
+        *knobs_section(estimate, inputs, priced, rescue(estimate, priced, near)),
         _rules(inputs),
         *assumption_list(assumptions(inputs)),
     )

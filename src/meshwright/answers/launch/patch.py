@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from meshwright.answers.document.blocks import Block, Code, Heading, Lines, Paragraph
 from meshwright.answers.launch.baseline import Baseline
 from meshwright.answers.pace import longer
+from meshwright.answers.typed import typed
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.fields import fields_of
 from meshwright.launch.imports.files.folder import SCRIPT, constants_beside
@@ -150,6 +151,6 @@ def _wishes(
     if not estimate.verdict.fits:
         for each in cheapest_safe(sensitivity(estimate, inputs)):
             if each.inputs.cluster == inputs.cluster and each.inputs.model == inputs.model:
-                yield Wish(f"It is safe with {each.change}", each.estimate, each.inputs)
+                yield Wish(f"It is safe with {typed(each, inputs)}", each.estimate, each.inputs)
     if near and near.best and (longer(estimate, near.best[0]) >= LEAST_GAIN or not estimate.verdict.fits):
         yield Wish(BEST, near.best[0], inputs)

@@ -1,8 +1,10 @@
-"""Switched plan: the best plan for a model with experts where the launch makes and hides exchanges its fastest way."""
+"""Switched plan: the best plan where the launch makes and hides the exchanges of experts its fastest way, and keeps
+optimizer states on the accelerators."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from meshwright.answers.pace import pace
@@ -27,7 +29,7 @@ from meshwright.specs.behaviours import (
     with_behaviours,
 )
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.switches import with_kernels_on
+from meshwright.specs.switches import forms_on_device, with_kernels_on
 from meshwright.units import format_seconds
 
 FUSED = "fused"
@@ -60,11 +62,11 @@ def switched_plan(result: SearchResult, progress: Progress | None = None) -> Swi
     """The best plan with the fused dispatcher, fused products of experts and every overlap that the runtime has a
     switch for: a search of its own.
 
-    The dispatcher where the accelerators run it. None for a model without experts, where all is set already or the
-    question names the dispatcher, where the launch cannot set them, where the step is not `WORTH` shorter or the
-    plan fits less safely, and where one switch of the recommended plan does as much (`switches_of`). Switches
-    without which this plan is as fast are left out. progress: as of `find`. Raises `Stopped` where it stops the
-    search.
+    The dispatcher where the accelerators run it; optimizer states on the accelerators, of any model, where the question
+    has them on the host. None where all is set already or the question names the dispatcher, where the launch cannot
+    set them, where the step is not `WORTH` shorter or the plan fits less safely, and where one switch of the
+    recommended plan does as much (`switches_of`). Switches without which this plan is as fast are left out. progress:
+    as of `find`. Raises `Stopped` where it stops the search.
     """
     inputs, best = result.inputs, result.best[0]
     options = _options(inputs)
@@ -78,7 +80,8 @@ def switched_plan(result: SearchResult, progress: Progress | None = None) -> Swi
     if estimate.verdict > best.verdict or gain < WORTH:
         return None
     kept = _needed(options, estimate, inputs)
-    if estimate.plan == best.plan and max(_gain_alone(each, best, inputs) for each in kept) > gain - WORTH:
+    alone = (_gain_alone(each, best, inputs) for each in kept if each not in _states(inputs))
+    if estimate.plan == best.plan and max(alone, default=0.0) > gain - WORTH:
         return None
     after = _with(inputs, kept)
     flag = _flags(estimate.plan, after, inputs)
@@ -111,9 +114,16 @@ def switched_entry(switched: SwitchedPlan | None) -> dict[str, Any]:
 
 def _options(inputs: Inputs) -> tuple[str, ...]:
     """Changes of behaviours, as `--with` takes them."""
-    if not inputs.model.is_moe or not inputs.runtime.launch or DISPATCHER in constrained(inputs):
+    if not inputs.runtime.launch:
         return ()
-    return (*_dispatchers(inputs), *_kernels(inputs), *_overlaps(inputs))
+    if not inputs.model.is_moe or DISPATCHER in constrained(inputs):
+        return _states(inputs)
+    return (*_dispatchers(inputs), *_kernels(inputs), *_overlaps(inputs), *_states(inputs))
+
+
+def _states(inputs: Inputs) -> tuple[str, ...]:
+    """The first form of optimizer states on the accelerators, where they are on the host."""
+    return tuple(change for change, _ in islice(forms_on_device(inputs), 1))
 
 
 def _dispatchers(inputs: Inputs) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from meshwright.answers.pace import pace
 from meshwright.answers.records import fields_of, priced_plan
+from meshwright.answers.typed import with_option
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.facts import FLEX_FLASH, facts_of
 from meshwright.launch.framework import launch_file
@@ -18,7 +19,7 @@ from meshwright.search.changes.knobs import question_changes
 from meshwright.search.changes.question_knobs import switches
 from meshwright.search.changes.sensitivity import PricedChange, sensitivity
 from meshwright.search.many_searches.constraint_costs import constrained
-from meshwright.specs.behaviours import FUSED_EXPERTS, LIGER, switch_at
+from meshwright.specs.behaviours import FUSED_EXPERTS, LIGER
 from meshwright.specs.inputs import Inputs
 
 WORTH = 0.02
@@ -150,9 +151,12 @@ def overlap_setting(name: str, plan: Plan, inputs: Inputs) -> dict[str, str | bo
 
 
 def newly_set(plan: Plan, after: Inputs, before: Inputs) -> dict[str, str | bool]:
-    """What the launch of a plan sets for a switch alone, and the flags against it that it leaves out."""
+    """What the launch of a plan sets for a switch alone, and what it leaves out: flags against it, and those of
+    optimizer states on the host where it brings them back.
+    """
     old, new = (_all_set(plan, inputs) for inputs in (before, after))
-    dropped = {f"without {key}": True for key in old if key.startswith(_AGAINST) and key not in new}
+    back = before.runtime.storage.offloads_states and not after.runtime.storage.offloads_states
+    dropped = {f"without {key}": True for key in old if (back or key.startswith(_AGAINST)) and key not in new}
     return {key: value for key, value in new.items() if old.get(key) != value} | dropped
 
 
@@ -189,11 +193,10 @@ def library_of(plan: Plan, inputs: Inputs) -> str:
 
 
 def _switch(each: PricedChange, before: Estimate, inputs: Inputs) -> Switch:
-    field = each.fields[0]
     return Switch(
         knob=each.knob,
         change=each.change,
-        option=f"--with {switch_at(inputs.runtime, field.name, field.after) or f'{field.name}={field.after}'}",
+        option=with_option(each.fields[0], inputs.runtime),
         flag=_flag(each.knob, before.plan, each.inputs, inputs) or "",
         library=_library(each.knob, before.plan, each.inputs),
         inputs=each.inputs,

@@ -15,7 +15,6 @@ from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.search.find import Progress, find
 from meshwright.specs.constraints import Constraints
-from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
@@ -27,7 +26,7 @@ def plan(
     cluster: ClusterSource,
     job: Job,
     *,
-    runtime: Runtime | str = DEFAULT_RUNTIME,
+    runtime: Runtime | str | None = None,
     constraints: Constraints | None = None,
     top: int = 5,
     progress: Progress | None = None,
@@ -35,8 +34,8 @@ def plan(
     """The best plans for a job: every legal plan priced, those that fit ranked by step time.
 
     model: a `Model`, a path to a config.json or a catalogue name; cluster: a `Cluster`, a short form such as
-    `8x8:h100`, a catalogue name or a TOML path; constraints: which plans may be chosen; top: how many plans to return;
-    progress: told (considered, in all).
+    `8x8:h100`, a catalogue name or a TOML path; runtime: None: megatron-core, or megatron-bridge for adapters;
+    constraints: which plans may be chosen; top: how many plans to return; progress: told (considered, in all).
     Raises `InvalidInput` for a wrong question and `NothingFits`, with what would, when no plan fits.
 
     >>> result = plan("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
@@ -53,14 +52,14 @@ def plan(
 
 @overload
 def estimate(
-    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str = ...
+    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str | None = ...
 ) -> Estimate:
     """What one plan costs."""
 
 
 @overload
 def estimate(
-    model: ModelSource, cluster: ClusterSource, job: Job, plan: Sequence[Plan], *, runtime: Runtime | str = ...
+    model: ModelSource, cluster: ClusterSource, job: Job, plan: Sequence[Plan], *, runtime: Runtime | str | None = ...
 ) -> tuple[Estimate, ...]:
     """What each of several plans costs."""
 
@@ -72,7 +71,7 @@ def estimate(
     job: Job,
     plan: Plan | Sequence[Plan],
     *,
-    runtime: Runtime | str = DEFAULT_RUNTIME,
+    runtime: Runtime | str | None = None,
 ) -> Estimate | tuple[Estimate, ...]:
     """What a plan costs, stage by stage, or what each of several does, priced at once; see `plan` for the arguments.
 

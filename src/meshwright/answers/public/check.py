@@ -11,7 +11,6 @@ from meshwright.answers.explain.check import PlanCheck, check_document, check_of
 from meshwright.arguments import checked
 from meshwright.layout.plan import Plan
 from meshwright.reprs import list_of
-from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
@@ -51,7 +50,7 @@ class CheckAnswer(Answer):
 
 @checked
 def check(
-    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str = DEFAULT_RUNTIME
+    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str | None = None
 ) -> CheckAnswer:
     """One plan against every rule of its runtime; an illegal one is an answer too. The arguments are those of
     `estimate`.

@@ -24,7 +24,6 @@ from meshwright.reprs import list_of
 from meshwright.search.find import Progress
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
-from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.specs.reading.cluster import read_cluster
@@ -108,7 +107,7 @@ def compare(
     job: Job,
     *,
     plans: Plans,
-    runtime: Runtime | str = ...,
+    runtime: Runtime | str | None = ...,
     progress: Progress | None = ...,
 ) -> PlansAnswer:
     """Plans on one cluster."""
@@ -120,7 +119,7 @@ def compare(
     cluster: Sequence[ClusterSource],
     job: Job,
     *,
-    runtime: Runtime | str = ...,
+    runtime: Runtime | str | None = ...,
     constraints: Constraints | None = ...,
     prices: Mapping[str, float] | None = ...,
     deadline_days: float | None = ...,
@@ -138,7 +137,7 @@ def compare(
     job: Job,
     *,
     plans: Plans | None = None,
-    runtime: Runtime | str = DEFAULT_RUNTIME,
+    runtime: Runtime | str | None = None,
     constraints: Constraints | None = None,
     prices: Mapping[str, float] | None = None,
     deadline_days: float | None = None,

@@ -18,7 +18,6 @@ from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.reprs import lines_of
 from meshwright.search.find import SearchResult
-from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
@@ -62,7 +61,7 @@ class ExplainAnswer(Answer):
 
 @checked
 def explain(
-    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str = DEFAULT_RUNTIME
+    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str | None = None
 ) -> ExplainAnswer:
     """One plan: whether it fits, where its memory and time go, and what every single change would do.
 

@@ -16,7 +16,6 @@ from meshwright.search.many_searches.fewest_nodes import Limit
 from meshwright.search.many_searches.limits import Limits
 from meshwright.search.many_searches.limits import limits as limits_of
 from meshwright.specs.constraints import Constraints
-from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
@@ -63,7 +62,7 @@ def limits(
     cluster: ClusterSource,
     job: Job,
     *,
-    runtime: Runtime | str = DEFAULT_RUNTIME,
+    runtime: Runtime | str | None = None,
     constraints: Constraints | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,

@@ -20,7 +20,6 @@ from meshwright.errors import InvalidInput
 from meshwright.reprs import list_of
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.specs.constraints import Constraints
-from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.job import Job
 from meshwright.specs.reading.inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
@@ -93,7 +92,7 @@ def memo(
     """
     if price is not None and not is_price(price):
         raise InvalidInput(f"price {price!r} is not a price of an accelerator-hour, from 0 to {MOST_PRICE:g}")
-    inputs = read_inputs(model, cluster, job, runtime or DEFAULT_RUNTIME, constraints)
+    inputs = read_inputs(model, cluster, job, runtime, constraints)
     assumed = [] if "precision" in job.model_fields_set else [f"precision {job.precision}: the default"]
     assumed += [] if runtime else [f"runtime {inputs.runtime.id}: the default"]
     return memo_of(find(inputs, top=LOOKED_AT, progress=progress), assumed, price, baseline_gpus)

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 from meshwright.answers.document.blocks import Block, Bullets, Paragraph
 from meshwright.answers.records import priced_plan
+from meshwright.answers.typed import typed
 from meshwright.answers.unfit.nothing_fits import HOPELESS, remedy_entry, remedy_words
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.changes.sensitivity import PricedChange, Sensitivity, cheapest_safe
 from meshwright.search.find import SearchResult
 from meshwright.search.many_searches.remedies import Remedy, remedies
+from meshwright.specs.inputs import Inputs
 from meshwright.units import format_seconds
 
 MOST = 3
@@ -43,12 +45,12 @@ def rescue(estimate: Estimate, priced: Sensitivity, near: SearchResult | None) -
     return Rescue(remedies=tuple(remedies(near, MOST)) if near else None)
 
 
-def rescue_section(found: Rescue | None) -> list[Block]:
-    """In words, each way with its step time and how likely it fits."""
+def rescue_section(found: Rescue | None, inputs: Inputs) -> list[Block]:
+    """In words, each way with its step time and how likely it fits. inputs: the question of the plan."""
     if found is None:
         return []
     if found.changes:
-        named = (f"{each.change} ({_price(each.estimate)})" for each in found.changes)
+        named = (f"{typed(each, inputs)} ({_price(each.estimate)})" for each in found.changes)
         return [Paragraph(f"**What would make it safe, the cheapest first: {'; '.join(named)}.**")]
     if found.recommended:
         plan = f"meshwright plan recommends {found.recommended.plan} ({_price(found.recommended)})"
@@ -61,11 +63,11 @@ def rescue_section(found: Rescue | None) -> list[Block]:
     return [title, Bullets(tuple(map(remedy_words, found.remedies)))]
 
 
-def rescue_entry(found: Rescue | None) -> dict[str, Any]:
+def rescue_entry(found: Rescue | None, inputs: Inputs) -> dict[str, Any]:
     """The same as JSON; nothing of a plan that is safe, or where nothing was searched."""
     if found is None:
         return {}
-    plans = [("change of the plan", each.change, each.estimate) for each in found.changes]
+    plans = [("change of the plan", typed(each, inputs), each.estimate) for each in found.changes]
     if best := found.recommended:
         plans.append(("recommended plan", str(best.plan), best))
     ways = [{"kind": kind, "words": words} | priced_plan(each) for kind, words, each in plans]

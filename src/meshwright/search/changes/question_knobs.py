@@ -12,7 +12,7 @@ from meshwright.specs.behaviours import position_of
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime.communication import Communication, Overlap
 from meshwright.specs.scale import network_levels, with_network, with_nodes
-from meshwright.specs.switches import KERNEL_SWITCHES, narrower_forms, switched_on, with_kernels_on
+from meshwright.specs.switches import KERNEL_SWITCHES, forms_on_device, narrower_forms, switched_on, with_kernels_on
 
 NETWORK_FACTOR = 2.0
 
@@ -41,9 +41,9 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
     """Every single change of the question: by its name, the ways to make it; none where the question is invalid.
 
     Padding of the model's sizes that are not aligned; other precisions, gradients, and narrower optimizer states and
-    inputs of activations; switches of the runtime (each share of overlap to nothing, or from nothing to what its switch
-    hides, else to what the runtime hides best; cross-entropy; attention; dispatcher and products of experts; ranks that
-    are bound to cores); the fewest more nodes; the network twice as fast.
+    inputs of activations, or states back from the host; switches of the runtime (each share of overlap to nothing, or
+    from nothing to what its switch hides, else to what the runtime hides best; cross-entropy; attention; dispatcher and
+    products of experts; ranks that are bound to cores); the fewest more nodes; the network twice as fast.
     """
     job, runtime = inputs.job, inputs.runtime
     for each in paddings(plan, inputs):
@@ -56,7 +56,7 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
     summed = {2: "half", 4: "fp32"}
     now = summed[inputs.gradient_bytes]
     yield _of_job(inputs, "gradients", now, next(name for name in summed.values() if name != now))
-    for option, after in narrower_forms(inputs):
+    for option, after in (*narrower_forms(inputs), *forms_on_device(inputs)):
         switch, _, position = option.partition("=")
         field = FieldChange(switch, position_of(inputs.runtime, switch), position)
         yield switch, [QuestionChange(after, field, {})]

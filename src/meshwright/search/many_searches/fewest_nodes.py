@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.flops import model_flops_per_step
@@ -82,6 +82,26 @@ def fewest_nodes(
         limit = priced(middle)
         low, high, fewest = (low, middle, limit) if limit else (middle, high, fewest)
     return next(filter(None, map(priced, range(low + 1, high))), fewest) if fewest else None
+
+
+def fewest_inside(
+    inputs: Inputs, progress: Progress | None = None, at: Callable[[int], Limit | None] | None = None
+) -> Limit | None:
+    """The fewest nodes whose best plan is safe and keeps tensor parallelism within a scale-up domain; where no number
+    has such a plan, the fewest whose best plan is safe. progress, at: as of `fewest_nodes`.
+    """
+    known = at or cache(partial(safe_at, inputs, progress=progress))
+
+    def inside(nodes: int) -> Limit | None:
+        limit = known(nodes)
+        return limit if limit and stays_inside(limit) else None
+
+    return fewest_nodes(inputs, at=inside) or fewest_nodes(inputs, at=known)
+
+
+def stays_inside(limit: Limit) -> bool:
+    """Whether the tensor-parallel ranks of a limit's plan are no more than a scale-up domain has."""
+    return limit.estimate.plan.tp <= limit.inputs.cluster.levels[0].size
 
 
 def safe_at(inputs: Inputs, nodes: int, progress: Progress | None = None) -> Limit | None:

@@ -20,7 +20,7 @@ from meshwright.layout.plans import Plans
 from meshwright.search import fan_out
 from meshwright.search.find import Progress, SearchResult, chunks, find
 from meshwright.search.many_searches.constraint_costs import ConstraintCost, constraint_costs
-from meshwright.search.many_searches.fewest_nodes import Limit, fewest_nodes, limit_of
+from meshwright.search.many_searches.fewest_nodes import Limit, fewest_inside, limit_of
 from meshwright.search.plan_space.space import size
 from meshwright.search.ranking.rank import order
 from meshwright.search.stop import goes_on
@@ -142,15 +142,24 @@ def grain(length: int) -> int:
 
 
 def largest_micro_batch(inputs: Inputs, progress: Progress | None = None) -> Limit | None:
-    """The largest micro-batch of the plans that fit safely, with the fastest of those plans.
+    """The largest micro-batch of the plans that fit safely, with the fastest of those plans; of plans that keep tensor
+    parallelism within a scale-up domain, unless none of these is safe.
 
     Unless the question names micro-batches, every divisor of the global batch is tried, also beyond the tokens at which
     a search for the best plan stops. progress: told as by `find`.
     """
+    domain = inputs.cluster.levels[0].size
+    return _of_largest_micro_batch(inputs, progress, domain) or _of_largest_micro_batch(inputs, progress)
+
+
+def _of_largest_micro_batch(inputs: Inputs, progress: Progress | None, most_tp: int | None = None) -> Limit | None:
+    """The same of the plans of no larger tp. most_tp: None: of any."""
     largest: list[Plan] = []
     for chunk in _told(of_any_micro_batch(inputs), progress):
         most = max((plan.micro_batch for plan in largest), default=1)
-        plans = chunk.take(chunk.micro_batch >= most)
+        plans = chunk.take((chunk.micro_batch >= most) & (chunk.tp <= (most_tp or inputs.cluster.num_gpus)))
+        if not len(plans):
+            continue
         legal = plans.take(check(plans, inputs).legal)
         if not len(legal):
             continue
@@ -205,7 +214,7 @@ def _at_length(inputs: Inputs, length: int, progress: Progress | None) -> Limit 
 PARTS: dict[str, Callable[[Inputs, Progress | None], Iterator[Any]]] = {
     "asked": _asked,
     "sequence": longer_and_longer,
-    "nodes": lambda inputs, progress: iter([fewest_nodes(inputs, progress=progress)]),
+    "nodes": lambda inputs, progress: iter([fewest_inside(inputs, progress)]),
     "micro_batch": lambda inputs, progress: iter([largest_micro_batch(inputs, progress)]),
 }
 """What is looked for on its own: every value better than the one before."""

@@ -16,7 +16,7 @@ from meshwright.layout.legality.rule import divisors
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.fits.host_memory import hosts_hold
 from meshwright.search.fits.least_states import states_fit
-from meshwright.search.many_searches.fewest_nodes import fewest_nodes, round_numbers, safe_at
+from meshwright.search.many_searches.fewest_nodes import fewest_inside, round_numbers, safe_at, stays_inside
 from meshwright.search.published.untested import unpublished
 from meshwright.search.safe import safe_plan
 from meshwright.specs.adapters import ATTENTION, runtimes_with_adapters
@@ -34,8 +34,6 @@ MOST_CHANGES = 5
 """Ways to hold fewer bytes that are kept."""
 MORE_STEPS = 3
 """Numbers of nodes, or of accelerators of a node, that are kept beyond the fewest."""
-
-
 USUAL_RANK = 16
 """Of adapters. Source: Dettmers et al., arXiv:2305.14314, figure 4: adapters on all layers train alike from rank 8 on.
 """
@@ -250,12 +248,15 @@ def _within_a_node(inputs: Inputs, full: Cluster, progress: Progress | None) -> 
 
 
 def _whole_nodes(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
-    """The fewest nodes, as `limits` finds them, and round numbers beyond, up to twice as many."""
+    """The fewest nodes, as `limits` finds them, and round numbers beyond, up to twice as many; where the plan on the
+    fewest keeps tensor parallelism within a scale-up domain, only those whose plan does.
+    """
     at = cache(partial(safe_at, inputs, progress=progress))
-    if fewest := fewest_nodes(inputs, at=at):
-        first = fewest.inputs.cluster.num_nodes
+    if fewest := fewest_inside(inputs, at=at):
+        first, inside = fewest.inputs.cluster.num_nodes, stays_inside(fewest)
         for limit in filter(None, map(at, (first, *round_numbers(first)))):
-            yield Remedy(Kind.MORE_ACCELERATORS, limit.inputs, limit.estimate)
+            if stays_inside(limit) or not inside:
+                yield Remedy(Kind.MORE_ACCELERATORS, limit.inputs, limit.estimate)
 
 
 def _enough(found: Iterable[Remedy]) -> Iterator[Remedy]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from meshwright.specs.adapters import with_usual_runtime
 from meshwright.specs.behaviours import beside_adapters
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints
-from meshwright.specs.defaults import DEFAULT_RUNTIME
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
@@ -25,14 +25,18 @@ def read_inputs(
     model: ModelSource,
     cluster: ClusterSource,
     job: Job,
-    runtime: Runtime | str = DEFAULT_RUNTIME,
+    runtime: Runtime | str | None = None,
     constraints: Constraints | None = None,
 ) -> Inputs:
     """A model, a cluster, a job and a runtime, read and validated; the runtime as it runs that job.
 
+    runtime: None: the usual one, which is another one with adapters (`with_usual_runtime`).
+
     >>> read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64)).cluster.num_gpus
     8
     """
+    if runtime is None:
+        job, runtime = with_usual_runtime(job)
     read = runtime if isinstance(runtime, Runtime) else read_runtime(runtime)
     return Inputs(
         model=model if isinstance(model, Model) else read_model(model),

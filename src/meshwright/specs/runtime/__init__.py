@@ -252,7 +252,7 @@ def _resolved(framework: str) -> str:
         named = [*started, *(each for each in catalog.table("stand_ins")["stand_ins"] if name in each["names"])]
         if not named:
             raise
-    what = named[0].get("what", "hands training to another framework; name that one as the runtime")
+    what = named[0].get("what", "hands training to another framework. Name that one with --runtime")
     raise InvalidInput(f"{quoted(framework)} {what}: {any_of(named[0]['runtimes'])}")
 
 

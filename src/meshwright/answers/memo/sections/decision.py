@@ -110,22 +110,24 @@ def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
 
 
 def _limit(memo: Memo) -> tuple[str, str, str]:
-    """The largest part of the step that one accelerator would not have, a larger one that it has too, and the one that
-    grows most.
-    """
+    """The largest part of the step, the largest that one accelerator would not have, and the one that grows most."""
     found = memo.bottleneck
     largest, local = found.largest, found.local
-    seconds = format_seconds(largest.share_after * memo.best.step_time_s)
-    text = f"{IN_WORDS.get(largest.part, largest.name)}: {seconds} of the step"
+    name, seconds = (
+        IN_WORDS.get(largest.part, largest.name),
+        format_seconds(largest.share_after * memo.best.step_time_s),
+    )
+    first, text = largest, f"{name}: {seconds} of the step"
     if largest is local:
         text += f", which one accelerator would need too; nothing else takes {GROWS:.0%} of it"
     elif local.share_after > largest.share_after:
-        text += f"; a larger part, which one accelerator has too: {local.name} ({percent(local.share_after)})"
+        first, added = local, f"{name} ({percent(largest.share_after)}, {seconds} of the step)"
+        text = f"{local.name}, which one accelerator has too; next: {added}"
     if found.grows and found.reference:
         most, grown = found.chosen, f"from {found.reference.gpus} to {accelerators(memo.inputs.cluster.num_gpus)}"
         shares = f"{percent(most.share_before)} of the step before, {percent(most.share_after)} after"
         text += f"; this grows most {grown}" if most is largest else f"; scaling {grown}: {most.name} ({shares})"
-    return "limited by", percent(largest.share_after), text
+    return "limited by", percent(first.share_after), text
 
 
 def _against_today(existing: Baseline, best: Estimate) -> tuple[str, str, str]:
@@ -145,8 +147,8 @@ def _speed_up(memo: Memo) -> tuple[str, str]:
         on = "the whole cluster" if memo.scaling.baseline < total else "the baseline, which is the whole cluster"
         return "none", f"a plan for this batch fits safely only on {on}" if total > 1 else "one accelerator"
     faster, more = memo.speed_up, total / smaller.gpus
-    text = f"the tokens/s of the best plan on {accelerators(smaller.gpus)}, the fewest that hold one safely"
-    text = f"{text}, with {times(more)} as many"
+    text = f"in tokens/s, with {times(more)} the accelerators: from {smaller.gpus}, the fewest that hold a plan safely"
+    text = f"{text}, to {total}"
     if memo.saved:
         text += f"; the smaller plan loses more to {memo.saved}"
     return times(faster), text
