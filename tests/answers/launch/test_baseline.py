@@ -29,6 +29,14 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+def test_a_file_of_the_best_plan_asks_for_the_same_plan(tmp_path: Path) -> None:
+    """How context-parallel ranks would exchange, of which there are none, is in no file."""
+    question = ("gpt-oss-20b", "1x8:b200", "--seq-len", "4096", "--global-batch", "64")
+    asked("plan", *question, "--launch", str(tmp_path / "launch"))
+    told = asked("plan", "--from", str(tmp_path / "launch"), "--cluster", "1x8:b200").out
+    assert "Compared with the best plan it is the same plan" in told
+
+
 def test_a_search_sets_the_plan_of_a_file_beside_the_best(script: str) -> None:
     document = asked("plan", "--from", script, "--cluster", "h100", "--json").document
     best, baseline = document["plans"][0], document["baseline"]

@@ -60,7 +60,7 @@ def beside(baseline: Baseline, best: Estimate) -> str:
     estimate, share = baseline.estimate, share_of_ties(baseline.inputs)
     if estimate is None:
         return "not legal, and not priced"
-    if estimate.plan == best.plan:
+    if str(estimate.plan) == str(best.plan):
         return "the same plan"
     lost = why_lost(estimate, best)
     tied = abs(longer(estimate, best)) <= share and estimate.verdict == best.verdict
