@@ -11,6 +11,7 @@ from meshwright.launch.imports.patch import patch_of
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.layout.named import plan_of
 from meshwright.specs.behaviours import ACTIVATION_FUSION, ROPE_FUSION, position_of
+from meshwright.specs.choices import Recompute
 
 HEAD = "from megatron.bridge import AutoBridge\nfrom megatron.bridge.recipes.common import _pretrain_common\n"
 RECIPE = f"""{HEAD}
@@ -155,6 +156,27 @@ cfg.train.global_batch_size = 64
     said = "recompute_granularity = None", "bias_activation_fusion = True", "apply_rope_fusion = True"
     path.write_text(text + "".join(f"cfg.model.{each}\n" for each in said))
     assert "may" not in told(question_of_file(path, given))
+
+
+@pytest.mark.parametrize(("said", "layers"), [(3, 3), (23, 23), (24, 0), (48, 0)])
+def test_layers_of_a_block_are_counted_against_those_of_the_named_model(tmp_path: Path, said: int, layers: int) -> None:
+    """Of 48 layers on two stages: 24 or more are all of them."""
+    path, given = tmp_path / "run.py", Given(cluster="4x8:h100", model="qwen3-30b-a3b")
+    path.write_text(f"""from megatron.bridge.recipes.qwen import qwen3_30b_a3b_pretrain_config
+cfg = qwen3_30b_a3b_pretrain_config()
+cfg.model.tensor_model_parallel_size = cfg.model.context_parallel_size = 1
+cfg.model.pipeline_model_parallel_size = 2
+cfg.model.recompute_granularity, cfg.model.recompute_method = "full", "block"
+cfg.model.recompute_num_layers = {said}
+cfg.model.recompute_modules = []
+cfg.model.moe_deepep_num_sms = 20
+cfg.model.seq_length = 4096
+cfg.train.micro_batch_size = 1
+cfg.train.global_batch_size = 64
+""")
+    asked = question_of_file(path, given)
+    assert (asked.plan.recompute, asked.plan.recompute_layers) == (Recompute.FULL, layers)
+    assert not {"--moe-deepep-num-sms", "--recompute-modules"} & {*asked.understood.unknown}
 
 
 ALONE = """from megatron.bridge.recipes.qwen import {name}

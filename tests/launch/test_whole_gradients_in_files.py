@@ -116,5 +116,5 @@ def test_what_every_batch_would_save_is_among_the_changes() -> None:
         "64",
     )
     answer = asked(*words, "--zero", "3", "--micro-batch", "1", "--with", "accumulates_whole=true", "--more")
-    (line,) = (line for line in answer.out.splitlines() if line.startswith("accumulates_whole true -> false"))
+    (line,) = (line for line in answer.out.splitlines() if line.startswith("--with accumulates_whole=false"))
     assert "-1" in line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from meshwright.arguments import checked
@@ -31,6 +31,7 @@ from meshwright.launch.spelling import Settings, Understood
 from meshwright.launch.table import LaunchTable
 from meshwright.layout.legality import faults, require_counts
 from meshwright.layout.plan import Plan
+from meshwright.layout.splits import layers_of_chunks
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.defaults import DEFAULT_PRECISION
 from meshwright.specs.inputs import Inputs
@@ -175,7 +176,15 @@ def _as_set(source: Source, meant: Meaning, usual: Runtime, cluster: Cluster) ->
     fields = batched(meant.fields | {"cluster.gpus": cluster.num_gpus}, cluster.num_gpus)
     plan, inputs = question_of(fields, cluster, runtime, model=meant.model, name=source.path.stem)
     require_counts(plan)
-    return plan, inputs
+    return _counting_fewer(plan, inputs), inputs
+
+
+def _counting_fewer(plan: Plan, inputs: Inputs) -> Plan:
+    """The plan, without a number of recomputed layers where no chunk has more."""
+    if not plan.recompute_layers or faults(plan, inputs):
+        return plan
+    every = plan.recompute_layers >= layers_of_chunks(inputs, plan).max()
+    return replace(plan, recompute_layers=0) if every else plan
 
 
 def _rules(source: Source, meant: Meaning, asked: tuple[Plan, Inputs] | None) -> tuple[FileRule, ...]:

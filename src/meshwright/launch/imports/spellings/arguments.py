@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 
-from meshwright.errors import InvalidInput
 from meshwright.launch.imports.spellings.numbers import whole_number
 from meshwright.launch.imports.spellings.vocabulary import vocabulary_of
 from meshwright.launch.spelling import Settings
-from meshwright.layout.layout_string import read_layout_string
 
 _RECOMPUTED = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
 _OLDER = ("--checkpoint-activations", "--activations-checkpoint-method", "--deepspeed-activation-checkpointing")
-_ENDS = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
-_COUNTED = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 _TOKENIZERS = ("--tokenizer-model", "--tokenizer-name-or-path", "--tokenizer-type", "--vocab-file")
 USUAL_TOKENIZER = "GPT2BPETokenizer"
 """Of pretrain_gpt.py, where the file names none."""
@@ -75,29 +71,11 @@ def _recomputation(modern: Settings, notes: list[str]) -> None:
         modern.pop(name, None)
     if modern.get("--recompute-granularity") != "full":
         return
-    most, number = _most_layers_of_a_chunk(modern), whole_number(modern.get("--recompute-num-layers", 1))
-    if modern.get("--recompute-method", "uniform") == "uniform" or (most and number and number >= most):
-        if number and number > 1 and modern.get("--recompute-method") == "uniform":
+    if modern.get("--recompute-method", "uniform") == "uniform":
+        number = whole_number(modern.get("--recompute-num-layers", 1))
+        if number and number > 1 and "--recompute-method" in modern:
             notes.append(f"--recompute-method uniform keeps the input of every {number} layers; priced: of every layer")
         modern |= dict(zip(_RECOMPUTED, ("full", "uniform", 1), strict=True))
-
-
-def _most_layers_of_a_chunk(modern: Settings) -> int | None:
-    """Layers of the chunk that has most; None where the arguments do not say it."""
-    names = ("--num-layers", "--pipeline-model-parallel-size", "--num-virtual-stages-per-pipeline-rank")
-    layers, stages, chunks = (whole_number(modern.get(name, 1)) for name in names)
-    if (layout := modern.get("--pipeline-model-parallel-layout")) is not None:
-        try:
-            return max(read_layout_string(str(layout)))
-        except InvalidInput:
-            return None
-    if given := whole_number(modern.get("--num-layers-per-virtual-pipeline-stage")):
-        return given
-    if not layers or not stages or not chunks:
-        return None
-    ends = [count for name in _ENDS if (count := whole_number(modern.get(name)))]
-    left, others = layers - sum(ends) + sum(name in modern for name in _COUNTED), stages - len(ends)
-    return max([*ends, -(-left // others) if others > 0 else 0]) // chunks if ends else -(-left // (others * chunks))
 
 
 def _chunks(modern: Settings) -> None:
