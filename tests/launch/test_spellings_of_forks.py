@@ -96,7 +96,7 @@ def test_unfused_accumulation_is_priced_where_gradients_are_not_scattered(tmp_pa
     assert "kernels.gradient_accumulation" not in behaviours(sharded)
 
 
-@pytest.mark.parametrize("flag", ["--fsdp-double-buffer", "--use-nccl-ub"])
+@pytest.mark.parametrize("flag", ["--fsdp-double-buffer", "--use-nccl-ub", "--use-nccl-ub --fsdp-double-buffer"])
 def test_double_buffers_are_priced_where_megatron_fsdp_has_them(tmp_path: Path, flag: str) -> None:
     sharded = f"{MEGATRON} --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"
     assert "sharding.double_buffered" not in behaviours(read(tmp_path, "a.sh", f"{MEGATRON} {flag}"))
