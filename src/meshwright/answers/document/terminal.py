@@ -142,9 +142,7 @@ class _Screen:
 
 
 def _in_pieces(text: Text, width: int) -> Text:
-    """A text with new lines in words that are longer than a line: behind a hyphen or a slash, else a dot, else where the
-    line ends.
-    """
+    """A text with new lines in words longer than a line: behind a hyphen or slash, else a dot, else at its end."""
     if text.cell_len <= width:
         return text
     breaks = list[int]()
