@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meshwright.cli.guard import UNFORESEEN
+from meshwright.errors import INTERRUPTED
 from meshwright.launch.imports.dialects import DIALECTS
 from meshwright.launch.table import launch_tables
 from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
@@ -158,6 +160,15 @@ def _least_micro_batch(name: str, symbols: dict[str, Any]) -> float:
 def _evaluated(formula: str, symbols: dict[str, Any]) -> float:
     """The value of a formula of the page, in which factors stand side by side."""
     return float(eval(re.sub(r"(?<=[\d)])\s*(?=[(A-Za-z])", "*", formula), symbols))
+
+
+def test_the_readme_names_every_exit_code_that_the_page_on_errors_explains() -> None:
+    codes = {"0", "1", "2", "3", str(UNFORESEEN), str(INTERRUPTED)}
+    rows = re.findall(r"^\| (\d+) \|", (DOCS / "errors.md").read_text("utf-8"), re.MULTILINE)
+    readme = (DOCS.parent / "README.md").read_text("utf-8")
+    (sentence,) = re.findall(r"^Exit codes: .*?\n\n", readme, re.MULTILINE | re.DOTALL)
+    assert {*rows} == codes
+    assert {*re.findall(r"(\d+) means", sentence)} == codes
 
 
 def test_the_page_on_time_says_how_far_apart_plans_must_be_as_published_runs_have_it() -> None:

@@ -103,7 +103,9 @@ for _name, _entry in COMMANDS.items():
 
 
 def main() -> None:
-    """Run the command; it exits with 2 for a wrong question, 3 where no plan fits, 1 where no answer is written."""
+    """Run the command; it exits with 2 for a wrong question, 3 where no plan fits, 130 where it is stopped, and 1 where
+    no answer is written or a figure of `verify` differs.
+    """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # else it reads the metadata of every installed package
     codecs.register_error("plain", _plain)
     if isinstance(sys.stdout, io.TextIOWrapper):

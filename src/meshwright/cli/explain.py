@@ -81,7 +81,7 @@ def explain(
 
 
 @grouped
-def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False) -> None:
+def check(context: typer.Context, asked: OnePlanOptions, more: More = False, as_json: AsJson = False) -> None:
     """Check one plan against every rule of its runtime; exit code 2 if one is broken."""
     from meshwright.answers.brief import note_lines
     from meshwright.answers.explain.check import check_document, check_of, check_screen
@@ -98,7 +98,7 @@ def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False
             if as_json
             else (
                 *(*launch_file_screen(launch), *note_lines(note)),
-                *check_screen(checked, inputs, variation, progress, of_file=launch is not None),
+                *check_screen(checked, inputs, variation, progress, of_file=launch is not None, more=more),
             )
         )
     show(answer, as_json)

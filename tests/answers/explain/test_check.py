@@ -89,7 +89,7 @@ def test_a_rule_says_when_the_framework_enforces_it() -> None:
     document = check_document(check_of(plan, inputs))
     when = {entry["name"]: entry["enforced"] for entry in document["rules"]}
     assert (when["query_heads"], when["kv_heads"], when["sequence_parallel"]) == ("at start", "late", "silently")
-    shown = _printed(plan, inputs)
+    shown = _printed(plan, inputs, more=True)
     assert "late: 8 key-value heads are neither a multiple nor a divisor of tp 3" in shown
     assert "silently: in its arguments" in shown
     assert "late: the framework notices only after it has started" in shown
@@ -113,9 +113,9 @@ def test_a_launch_is_told_what_it_must_set_but_no_plan_is_illegal_for_it() -> No
     assert not check_document(check_of(Plan(tp=8, ep=2, num_microbatches=16), inputs))["launch"], "no legal plan"
 
 
-def _printed(plan: Plan, inputs: Inputs) -> str:
+def _printed(plan: Plan, inputs: Inputs, more: bool = False) -> str:
     console = Console(width=300, file=io.StringIO(), record=True)
-    console.print(terminal(check_screen(check_of(plan, inputs), inputs)))
+    console.print(terminal(check_screen(check_of(plan, inputs), inputs, more=more)))
     return " ".join(console.export_text().split())
 
 
@@ -123,8 +123,22 @@ def test_the_command_as_json() -> None:
     assert asked("check", *ASKED, "--tp", "8", "--pp", "2", "--json").document["legal"] is True
 
 
-def test_what_is_broken_comes_before_what_is_kept() -> None:
-    refused = asked("check", *ASKED, "--tp", "16", "--pp", "3", "--vpp", "2", "--runtime", "torchtitan")
-    marks = [words[0] for words in map(str.split, refused.out.splitlines()) if words and words[0] in ("ok", "broken")]
-    assert marks == sorted(marks)
-    assert marks.count("broken") > 1
+def test_what_is_broken_comes_first_then_what_the_launch_must_set_then_how_many_rules_pass() -> None:
+    layout = ("--tp", "16", "--pp", "3", "--vpp", "2", "--runtime", "torchtitan")
+    marks, more = _marks(asked("check", *ASKED, *layout).out), _marks(asked("check", *ASKED, *layout, "--more").out)
+    assert {*marks} == {"broken"}
+    assert len(marks) > 1
+    assert more == sorted(more)
+    assert {*more} == {"broken", "ok"}
+    legal = ("--tp", "8", "--pp", "4", "--vpp", "3")
+    brief, whole = (asked("check", *ASKED, *legal, *option).out for option in ((), ("--more",)))
+    rules = len(rules_of(question(llama_70b(), "8x8:h100")))
+    assert brief.splitlines()[-1] == f"{rules} rules pass; --more lists each with where it is enforced."
+    assert "The launch must set" in brief
+    assert _marks(brief) == []
+    assert _marks(whole) == ["ok"] * rules
+    assert whole.index("The launch must set") < whole.index("world_size")
+
+
+def _marks(printed: str) -> list[str]:
+    return [words[0] for words in map(str.split, printed.splitlines()) if words and words[0] in ("ok", "broken")]

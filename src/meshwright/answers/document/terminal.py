@@ -32,6 +32,9 @@ LONGEST_WORD = 30
 """Characters of a word that a column keeps whole."""
 GAP = 2
 """Blanks between two columns."""
+_WORD = re.compile(r"\S+")
+_BREAK = re.compile(r"(?<=\w[-/.])(?=\w)")
+"""Where a word that is longer than its line may be broken: behind a hyphen, a slash or a dot inside it."""
 _LISTED = re.compile(r"(?<=\w)\([\w*]+(,[\w*]+)+\)")
 """A list in a word, as that of `recompute-selective(layernorm,mlp)`, which has no place to break."""
 
@@ -75,20 +78,30 @@ def _block(block: Block) -> RenderableType:
         case Heading():
             return text_of(block.text, "bold")
         case Paragraph():
-            return text_of(block.text)
+            return _Flowing(text_of(block.text))
         case Lines():
-            return Group(*map(text_of, block.lines))
+            return Group(*(_Flowing(text_of(line)) for line in block.lines))
         case Code():
             # a Text would be broken, and its tabs made blanks
             return Segments(map(Segment, map(visible, block.lines)), new_lines=True)
         case Bullets():
-            return Group(*(text_of(f"{mark} {item}", "dim") for mark, item in block.marked()))
+            return Group(*(_Flowing(text_of(f"{mark} {item}", "dim")) for mark, item in block.marked()))
         case Callout():
             return Group(text_of(Toned(block.title, block.tone), "bold"), text_of(block.text))
         case Figure():
             return Group()
         case Table():
             return _table(block)
+
+
+@dataclass(frozen=True)
+class _Flowing:
+    """A text whose long words are broken where they may be: rich cuts them where the line ends."""
+
+    text: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield _in_pieces(self.text, options.max_width)
 
 
 @dataclass(frozen=True)
@@ -101,13 +114,18 @@ class _Screen:
         rows = [[*map(_cell, row)] for row in self.table.rows]
         grid = Grid(box=None, pad_edge=False, header_style="bold", show_header=any(self.table.columns))
         sides = self.table.alignment
-        for name, side, width in zip(self.table.columns, sides, self._widths(rows, options.max_width), strict=True):
+        widths = self._widths(rows, options.max_width)
+        for name, side, width in zip(self.table.columns, sides, widths, strict=True):
             if side == "l":
                 grid.add_column(name, overflow="fold", width=width)
             else:
                 grid.add_column(name, justify="right" if side == "r" else "left", no_wrap=True)
         for number, row in enumerate(rows):
-            grid.add_row(*row, style="bold" if self.table.is_total(number) else "")
+            cells = (
+                _in_pieces(cell, width) if side == "l" else cell
+                for cell, side, width in zip(row, sides, widths, strict=True)
+            )
+            grid.add_row(*cells, style="bold" if self.table.is_total(number) else "")
         yield grid
 
     def _widths(self, rows: Sequence[Sequence[Text]], room: int) -> list[int]:
@@ -121,6 +139,21 @@ class _Screen:
         for index, width in zip(wrapped, fitted(natural, least, left), strict=True):
             widths[index] = width
         return widths
+
+
+def _in_pieces(text: Text, width: int) -> Text:
+    """A text with new lines in words longer than a line: behind a hyphen or slash, else a dot, else at its end."""
+    if text.cell_len <= width:
+        return text
+    breaks = list[int]()
+    for word in _WORD.finditer(text.plain):
+        start, end = word.span()
+        places = [each.start() for each in _BREAK.finditer(text.plain, start, end)]
+        while end - start > width:
+            reached = [each for each in places if start < each <= start + width]
+            start = max(reached, key=lambda each: (text.plain[each - 1] != ".", each), default=start + width)
+            breaks.append(start)
+    return Text("\n").join(text.divide(breaks)) if breaks else text
 
 
 def _longest_word(cells: Iterable[Text]) -> int:

@@ -141,12 +141,14 @@ def check_screen(
     progress: Progress | None = None,
     *,
     of_file: bool = False,
+    more: bool = False,
 ) -> tuple[Block, ...]:
-    """Every rule, red or green, with the values, the nearest legal change, where and when the framework enforces it:
-    those that are broken first; rules about the file that it keeps in one line.
+    """The rules that are broken, with the values and the nearest legal change, then what the launch must set, then how
+    many rules are kept.
 
     variation: of a saved plan, which this one is; progress: of the search for the nearest plan that works; of_file: an
-    existing launch file starts it, and none has to be written.
+    existing launch file starts it, and none has to be written; more: every rule that is kept too, with where and when
+    the framework enforces it, but for those about the file, which are one line.
     """
     count, broken = len(check.rules), sum(not rule.kept for rule in check.rules)
     verdict = f"refuses it: {broken} of {count} rules broken" if broken else f"accepts it: all {count} rules pass"
@@ -162,13 +164,29 @@ def check_screen(
     lines = Lines((*answer, *fit, *changes, *nearest, *warned))
     settings = Bullets(tuple(map(str, check.launch)))
     launch = (Heading("The launch must set", 3), settings) if check.launch else ()
-    return headline(inputs), lines, _rules(check.rules), *launch
+    return headline(inputs), lines, *_broken(check.rules), *launch, _kept(check.rules, more)
 
 
-def _rules(rules: Sequence[RuleCheck]) -> Table:
+def _broken(rules: Sequence[RuleCheck]) -> list[Table]:
+    """The rules that are broken; nothing where all are kept."""
+    broken = [rule for rule in rules if not rule.kept]
+    return [_rules(broken, "what is wrong")] if broken else []
+
+
+def _kept(rules: Sequence[RuleCheck], more: bool) -> Table | Lines:
+    """How many rules are kept; more: each."""
+    kept = [rule for rule in rules if rule.kept]
+    if more and kept:
+        return _rules(kept, "where it is enforced")
+    passed = f"{plural(len(kept), 'rule')} pass{'es' if len(kept) == 1 else ''}"
+    return Lines((f"{passed}; --more lists each with where it is enforced." if kept else "No rule passes.",))
+
+
+def _rules(rules: Sequence[RuleCheck], what: str) -> Table:
+    """Rules, each red or green. what: above their words."""
     rows = list[tuple[Toned, str, str]]()
     kept_by_file = sum(rule.kept and rule.about == "file" for rule in rules)
-    for rule in sorted(rules, key=lambda each: each.kept):
+    for rule in rules:
         if rule.kept and rule.about == "file":
             continue
         mark = Toned("ok", "good") if rule.kept else Toned("**broken**", "bad")
@@ -178,4 +196,4 @@ def _rules(rules: Sequence[RuleCheck]) -> Table:
         words = f"{plural(kept_by_file, 'rule')} about the file's own settings; --json has each with its source"
         rows.append((Toned("ok", "good"), "the file", words))
     marks = [meaning for when, meaning in WHEN.items() if any(rule.enforced == when for rule in rules)]
-    return Table(("", "rule", "where it is enforced, or what is wrong"), tuple(rows), "lwl", note="\n".join(marks))
+    return Table(("", "rule", what), tuple(rows), "lwl", note="\n".join(marks))

@@ -40,8 +40,8 @@ class CheckAnswer(Answer):
         return check_document(self.check)
 
     def blocks(self) -> tuple[Block, ...]:
-        """The screen of `meshwright check`."""
-        return check_screen(self.check, self.inputs)
+        """The screen of `meshwright check --more`."""
+        return check_screen(self.check, self.inputs, more=True)
 
     def rows(self) -> list[dict[str, Any]]:
         """The rules, each with whether the plan keeps it."""

@@ -15,6 +15,7 @@ from meshwright.specs.model import LayerKind, Model
 from meshwright.specs.reading.huggingface.decoder import Decoder
 from meshwright.specs.reading.huggingface.families import FAMILIES, TEXT_OF_WRAPPER, family
 from meshwright.specs.reading.huggingface.refusals import architectures_of, refuse_flat, refuse_unread, refuse_wrapper
+from meshwright.specs.reading.huggingface.unread import unread_notes
 from meshwright.specs.reading.huggingface.values import config_values
 
 _OTHER_HEADS = re.compile(
@@ -69,7 +70,8 @@ def _text_model(config: Mapping[str, Any], model_type: str, name: str, subject: 
     if decoder.not_modelled():
         raise NotModelled(f"{subject}: of {model_type}, this is not modelled: {'; '.join(decoder.not_modelled())}")
     try:
-        notes = (*decoder.assumptions(), *_quantized(config), *_other_head(config))
+        unread = unread_notes(type(decoder), config)
+        notes = (*decoder.assumptions(), *_quantized(config), *_other_head(config), *unread)
         return _model(decoder, name, model_type).replace(assumptions=notes, config_values=config_values(config))
     except InvalidSpec as error:
         raise InvalidSpec(f"{subject} ({decoder.config_class})", error.faults) from None

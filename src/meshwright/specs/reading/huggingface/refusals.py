@@ -18,6 +18,7 @@ _FEATURES = {
     "linear_attn": _LINEAR,
     "linear_attn_config": _LINEAR,
     "linear_num_key_heads": _LINEAR,
+    "use_mamba": _MAMBA,
     "mamba_num_heads": _MAMBA,
     "mamba_d_state": _MAMBA,
     "ssm_state_size": _MAMBA,
@@ -46,6 +47,9 @@ _SHARED_EXPERTS = (
     "num_experts_shared",
 )
 """Keys of shared experts by family: one that a family does not read names layers that it does not have."""
+
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+"""Keys of experts by family: more than one in a family that reads none of them are layers that it does not have."""
 
 _BY_TYPE = {
     "llama4_text": "chunked attention, with layers of no position between",
@@ -146,14 +150,20 @@ def features_of(model_type: str, config: Mapping[str, Any]) -> list[str]:
             shown.setdefault(feature, []).append("layer_types")
     if others := [key for key in _SHARED_EXPERTS if config.get(key) and key not in _read_by(model_type)]:
         shown["shared experts, which this family does not have"] = others
+    if others := [key for key in _EXPERTS if _many(config.get(key)) and key not in _read_by(model_type)]:
+        shown["experts, which this family does not have"] = others
     listed = [f"{feature} ({', '.join(keys)})" for feature, keys in shown.items()]
     return [_BY_TYPE[model_type], *listed] if model_type in _BY_TYPE else listed
 
 
+def _many(value: object) -> bool:
+    return isinstance(value, int | float) and value > 1
+
+
 def _read_by(model_type: str) -> set[str]:
-    """The keys that a family reads; of one that is not read, those of shared experts, about which nothing is known."""
+    """The keys that a family reads; of one that is not read, those of experts, about which nothing is known."""
     if model_type not in FAMILIES:
-        return {*_SHARED_EXPERTS}
+        return {*_SHARED_EXPERTS, *_EXPERTS}
     read = family(model_type)
     return {key for name in read.model_fields for key in read.keys_of(name)}
 
