@@ -242,7 +242,7 @@ def test_a_model_that_fits_one_accelerator_is_told_so() -> None:
     answer = asked("memo", *small)
     assert answer.code == 0
     assert "It fits, so every split below is for speed" in answer.out
-    assert "the tokens/s of the best plan on 1 accelerator" in answer.out
+    assert "from 1, the fewest that hold a plan safely, to 8" in answer.out
 
 
 @pytest.mark.parametrize(("share", "said"), [(0.5, "50.0%"), (0.0299, "3.0%"), (0.00299, "0.30%"), (1e-9, "0%")])
