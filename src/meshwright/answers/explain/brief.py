@@ -33,7 +33,7 @@ class ExplainLength(NamedTuple):
 EXPLAIN_LENGTHS = (
     ExplainLength(),
     *(ExplainLength(*each, legend=False) for each in ((2, 5), (1, 5), (0, 5), (0, 3))),
-    *(ExplainLength(0, changes, legend=False, parts=False) for changes in (3, 0)),
+    *(ExplainLength(0, changes, legend=False, parts=False) for changes in (3, 1, 0)),
 )
 """The longest first."""
 
