@@ -47,6 +47,33 @@ def test_objects_and_tokens_are_read_as_today_s_release_has_them(tmp_path: Path)
     assert "16384 tokens of a micro-batch are 2 sequences of 8192" in question.notes
 
 
+EXPERTS = """from torchtitan.components.quantization.float8 import Float8GroupedExpertsConverter, Float8LinearConverter
+from torchtitan.models.deepseek_v3 import model_registry
+
+def deepseek_v3_16b():
+    return Trainer.Config(
+        model_spec=model_registry("16B", converters=[{converters}]),
+        training=TrainingConfig(num_tokens_per_microbatch_per_dp_rank=4 * 4096, max_context_length=4096),
+        parallelism=ParallelismConfig(expert_parallel_degree=8, data_parallel_shard_degree=-1),
+        activation_checkpoint=FullAC.Config(),
+    )
+"""
+LINEAR, GROUPED = "Float8LinearConverter.Config()", "Float8GroupedExpertsConverter.Config()"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (EXPERTS.format(converters=LINEAR), True),
+        (EXPERTS.format(converters=f"{LINEAR}, {GROUPED}"), False),
+        (EXPERTS.format(converters=""), False),
+        (RECIPES.replace("def llama3_8b_pipeline", "def llama3_8b_float8"), False),
+    ],
+)
+def test_experts_that_a_file_leaves_in_bf16_are_told(tmp_path: Path, text: str, told: bool) -> None:
+    assert any("experts stay in bf16" in note for note in imported(tmp_path, text).notes) is told
+
+
 def test_a_function_starts_from_those_that_it_calls(tmp_path: Path) -> None:
     """The only function that no other calls need not be named."""
     question = imported(tmp_path, RECIPES)

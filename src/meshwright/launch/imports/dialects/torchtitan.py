@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
 from meshwright.launch.imports.spellings.unsaid import unsaid_degrees
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
+from meshwright.specs.reading.model import read_model
 
 _NAMED = ("model_spec", "activation_checkpoint", "loss")
 """Settings that a table has by the name of their object."""
@@ -21,6 +23,10 @@ _CONVERTERS = {
     "MXFP8LinearConverter": "mxfp8",
     "NVFP4LinearConverter": "nvfp4",
 }
+_OF_EXPERTS = "GroupedExpertsConverter"
+"""How names of converters end that quantise the products of experts."""
+LINEAR_ALONE = "model_spec.linear_alone"
+"""A setting of no file: linear layers are quantised, and no products of experts."""
 _OLDER_CHECKPOINTING = "ActivationCheckpointConfig"
 """The class of `activation_checkpoint` until 2026-06-15 (pull request 3674, c5d93d109)."""
 
@@ -76,18 +82,44 @@ def _without_routers(each: FileSetting) -> FileSetting:
 
 def _converters(kept: list[FileSetting], made: dict[str, FileSetting]) -> Iterator[FileSetting]:
     recipes = {each.key: str(each.value) for each in kept if each.key.endswith("recipe_name")}
+    names = {key: str(each.value).partition(".")[0] for key, each in made.items()}
+    of_experts = any(name.endswith(_OF_EXPERTS) for name in names.values())
     for key, each in made.items():
-        kind = _CONVERTERS.get(str(each.value).partition(".")[0])
+        kind = _CONVERTERS.get(names[key])
         if ".converters" in key and kind:
             # components/quantization/float8.py: without a name it was one scale for a tensor until 2026-04
             usual = "tensorwise" if key.startswith("model_converters") else "rowwise"
             recipe = f" {recipes.get(f'{key}.recipe_name', usual)}" if kind == "float8" else ""
             yield replace(each, key="model_spec.converters", value=f"{kind}{recipe}")
+            if "Linear" in names[key] and not of_experts:
+                yield replace(each, key=LINEAR_ALONE, value=True)
+
+
+def tell_of_experts(settings: Settings, notes: list[str]) -> None:
+    """Take the setting of linear layers alone away, and tell what it means for a model with experts.
+
+    Source: pytorch/torchtitan@b5bcd76c66d0 components/quantization/float8.py L156 and L247, mx.py L82 and L185: one
+    converter goes over linear layers, another over experts; 0.2.2 has `quantize.grouped_mm` for these.
+    """
+    if settings.pop(LINEAR_ALONE, False) and settings.get("model_spec") in _with_experts():
+        notes.append(
+            "linear layers alone are quantised, and experts stay in bf16, but are priced as quantised too: the step "
+            "takes longer than predicted"
+        )
+
+
+@cache
+def _with_experts() -> frozenset[str]:
+    """The models of the table that have experts, by family and flavour."""
+    models = launch_table("torchtitan").models
+    return frozenset(named for name, named in models.items() if read_model(name).is_moe)
 
 
 def _modern_recipe(settings: Settings, notes: list[str]) -> Settings:
     """The settings as torchtitan 0.3 has them: later ones count tokens; notes: what was taken to mean is added."""
     modern = dict(settings)
+    if modern.get("model_spec.converters") == []:
+        modern["model_spec.converters"] = "none"
     length, tokens = _count(modern.pop("training.max_context_length", None)), None
     if "training.num_tokens_per_microbatch_per_dp_rank" in modern:
         tokens = _count(modern.pop("training.num_tokens_per_microbatch_per_dp_rank"))
@@ -129,7 +161,9 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
 
 def _translated(spelled: Spelled) -> Settings:
     undecided = any(each.key == "compile.enable" and each.open for each in spelled.read.settings)
-    return with_compilation(_modern_recipe(spelled.known, spelled.notes), spelled.notes, undecided)
+    modern = _modern_recipe(spelled.known, spelled.notes)
+    tell_of_experts(modern, spelled.notes)
+    return with_compilation(modern, spelled.notes, undecided)
 
 
 DIALECT = Dialect(

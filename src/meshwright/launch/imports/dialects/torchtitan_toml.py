@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
-from meshwright.launch.imports.dialects.torchtitan import is_older, with_compilation, with_objects
+from meshwright.launch.imports.dialects.torchtitan import (
+    LINEAR_ALONE,
+    is_older,
+    tell_of_experts,
+    with_compilation,
+    with_objects,
+)
 from meshwright.launch.imports.files.functions import without_objects
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
@@ -63,6 +69,9 @@ def _modern_toml(settings: Settings, notes: list[str], usual_option: str = "2") 
         modern["model.converters"] = f"float8 {recipe}"
     elif any("mx" in each for each in quantised):
         modern["model.converters"] = "mxfp8"
+    if quantised and not any("grouped_mm" in each for each in quantised):
+        modern[LINEAR_ALONE] = True
+    tell_of_experts(modern, notes)
     mode = modern.get("activation_checkpoint.mode", "selective")
     if mode == "selective" and str(modern.pop("activation_checkpoint.selective_ac_option", usual_option)) != "op":
         notes.append("selective recomputation of every n-th layer is priced as that of operators")
