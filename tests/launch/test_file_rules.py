@@ -560,7 +560,9 @@ def test_many_unknown_options_are_told_once_and_shortly(tmp_path: Path) -> None:
     assert "line 9: --sequence-paralel (nearest: --sequence-parallel); --own-" in words
     assert "; and 5 more: no option of pretrain_gpt.py" in words
     assert "unknown settings, ignored" not in words
-    assert "rules about the file's own settings; --json has each with its source" in words
+    assert "rules pass; --more lists each with where it is enforced" in words
+    more = " ".join(asked("check", "--from", str(path), "--cluster", "8x8:h100", "--more").out.split())
+    assert "rules about the file's own settings; --json has each with its source" in more
     assert "param_gather_sharded" not in words
     rules = json.loads(asked("check", "--from", str(path), "--cluster", "8x8:h100", "--json").out)["rules"]
     assert "param_gather_sharded" in {each["name"] for each in rules}
