@@ -96,7 +96,8 @@ def test_accelerate_reads_what_was_planned(tmp_path: Path) -> None:
     not (MEGATRON / "megatron").is_dir(), reason="Megatron-core's command line is not installed: make test-clients"
 )
 def test_megatron_reads_what_was_planned(tmp_path: Path) -> None:
-    written = drawn("megatron-lm", (*MODELS, "gpt2-xl"), 5)
+    documents = {"llama-3.1-8b": {"document_length": 512}}
+    written = drawn("megatron-lm", (*MODELS, "gpt2-xl"), 5) + drawn("megatron-lm", (*documents,), 5, JOBS | documents)
     agrees(written, sharded(written, read_back("objects_megatron.py", written, tmp_path, (str(MEGATRON),))))
 
 

@@ -246,6 +246,8 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "overlaps_data_parallel": runtime.overlap.data_parallel > 0,
         "overlaps_experts": overlapped,
         "overlaps_experts_by_connection": overlapped and ordered and split,
+        "packs_documents": job.attended_length < job.sequence_length,
+        "plain_scores": not inputs.model.modifies_scores,
         "precision": job.precision,
         "quantises": recipe.quantises,
         "quantises_split_bias": recipe.quantises and plan.tp > 1 and _has_output_bias(inputs),

@@ -149,6 +149,8 @@ class LaunchTable(Spec):
     """Of arguments that a JSON file stands beside: the flag that names it, and its name."""
     numa_binding: bool = False
     """Its PyTorch is 2.9 or newer, whose torchrun can bind ranks to the cores beside their accelerator."""
+    masks_documents: str = ""
+    """The setting with which its loader tells attention where documents end; empty: it has none."""
     rows: dict[str, Row]
     """By the name of the field."""
     choices: tuple[Choice, ...] = ()

@@ -29,7 +29,6 @@ from meshwright.layout.plan import Plan
 from meshwright.search.changes.nearest import nearest_legal
 from meshwright.search.fits.any_fits import any_fits
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.job import Job
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.units import format_gib, format_seconds
 from meshwright.version import VERSION
@@ -190,7 +189,7 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
         *(f"Replaced: {each}." for each in replaced),
         *_of_the_config(launch, carried),
         *_unscaled(launch),
-        *_packed(job),
+        *_packed(launch),
         *beyond_positions(inputs),
         "The prediction assumes:",
         *(f"  {each}" for each in assumptions(inputs)),
@@ -222,12 +221,15 @@ def _unscaled(launch: Launch) -> list[str]:
     ]
 
 
-def _packed(job: Job) -> list[str]:
+def _packed(launch: Launch) -> list[str]:
     """What the data has to be for attention to stay within documents, where the price takes it to."""
+    job, masks = launch.inputs.job, launch.table.masks_documents
     if job.attended_length == job.sequence_length:
         return []
+    packed = f"The price is for documents of {job.attended_length} tokens packed into sequences"
+    if masks and masks in launch.settings:
+        return [f"{packed}: {masks} keeps attention within the documents of your data, which have to be as long."]
     return [
-        f"The price is for documents of {job.attended_length} tokens packed into sequences: the data has to be packed "
-        "so, and its loader has to tell the attention kernel where documents end. Else a step takes as long as with "
-        "whole sequences."
+        f"{packed}: the data has to be packed so, and its loader has to tell the attention kernel where documents end. "
+        "Else a step takes as long as with whole sequences."
     ]

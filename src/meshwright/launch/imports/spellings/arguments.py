@@ -47,6 +47,8 @@ def modern_arguments(settings: Settings, notes: list[str]) -> Settings:
     if "--sequence-parallel" in modern and whole_number(modern.get("--tensor-model-parallel-size", 1)) == 1:
         del modern["--sequence-parallel"]
         notes.append("--sequence-parallel without tensor parallelism: Megatron-LM switches it off without a word")
+    if modern.get("--dataloader-inter-document-masking"):
+        notes.append("attention works within the documents of a sequence: --document-length prices that")
     schedule = modern.get("--step-batch-size-schedule")
     steps = str(schedule).split()
     if not isinstance(schedule, list) and "--global-batch-size" not in modern and (last := _batch_of(steps)):
