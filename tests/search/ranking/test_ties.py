@@ -18,13 +18,13 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult, find
 from meshwright.search.published import layouts as published_layouts
+from meshwright.search.published.extents import generation
 from meshwright.search.published.layouts import fastest_run_of, has_published_layout, is_known_to_work
 from meshwright.search.published.runs import (
     LAYOUT,
     PublishedRun,
     extent,
     extents_of,
-    generation,
     published_plans,
     published_plans_of,
 )

@@ -30,6 +30,7 @@ class FastestRun(NamedTuple):
     predicted_s: float | None
     """What is predicted for it with its own settings."""
     memory: HeldMemory | None
+    """None where it is not printed."""
     plan: str
     """Its plan, by name."""
     options: tuple[str, ...]

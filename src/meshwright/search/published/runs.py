@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.search.published.extents import DEGREES, Extent, extent_for, generation, joined_extents
 from meshwright.search.published.kinds import kinds
 from meshwright.search.published.options import options_of
 from meshwright.specs import catalog
@@ -21,14 +22,8 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.residuals import BITS
 from meshwright.specs.weights import parameters_by_part
 
-DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp")
 LAYOUT = ("tp", "sp", "cp", "pp", "vpp", "ep", "etp", "zero", "micro_batch")
 """What a published run's plan is known by; the rest (recomputation, how stages are cut) follows the memory."""
-NEWER = 1
-"""Generations by which the accelerators of a run may be newer than those of a plan that it speaks for: a release of a
-framework serves a new generation and the one before, and what ran on older ones goes on to run. Assumed."""
-NEWEST = 99
-"""The number of a generation that none is newer than."""
 AS_FAST = 0.02
 """Of a step time, by which a run is no slower than another: what a run of one job repeated differs by; assumed."""
 _Key = tuple[str, str, str, int, bool, int]
@@ -45,6 +40,7 @@ class HeldMemory(NamedTuple):
     gib: float
     """As it was measured."""
     predicted_gib: float
+    """With its own settings."""
 
 
 class Layout(BaseModel, frozen=True, extra="forbid"):
@@ -80,6 +76,7 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     predicted_s: float | None
     """That is predicted for it with its own settings, under constants fitted to all runs; None as well."""
     memory: HeldMemory | None
+    """What it held; None where that is not printed."""
     plan: str
     """Its plan, by name."""
     options: tuple[str, ...]
@@ -99,32 +96,6 @@ class PublishedRun(NamedTuple):
     """What is predicted for it; None where that was not asked."""
     memory: HeldMemory | None = None
     """None where it is not printed."""
-
-
-class Extent(Spec):
-    """How far the plans of published runs go."""
-
-    degrees: dict[str, int]
-    """The largest of each."""
-    accelerators: dict[str, int]
-    """The most that a run of each kind had, 0 where no run is of it."""
-    unbeaten: dict[str, int]
-    """The same of runs that no other one of their job was measured to beat."""
-    most_accelerators: int
-    """Of any run."""
-
-    def joined(self, other: Extent) -> Extent:
-        """How far those of both go."""
-        return Extent(
-            degrees=_larger(self.degrees, other.degrees),
-            accelerators=_larger(self.accelerators, other.accelerators),
-            unbeaten=_larger(self.unbeaten, other.unbeaten),
-            most_accelerators=max(self.most_accelerators, other.most_accelerators),
-        )
-
-    def without_beaten(self) -> Extent:
-        """How far the kinds of unbeaten runs go, and the degrees of all."""
-        return self.replace(accelerators=self.unbeaten)
 
 
 class PublishedPlans(Spec):
@@ -209,15 +180,6 @@ def extents_of(runs: Iterable[PublishedRun]) -> dict[int, Extent]:
     return dict(sorted(extents.items()))
 
 
-def joined_extents(parts: Iterable[Mapping[int, Extent]]) -> dict[int, Extent]:
-    """How far the runs of all parts go, by generation of accelerators."""
-    extents: dict[int, Extent] = {}
-    for part in parts:
-        for number, own in part.items():
-            extents[number] = extents.get(number, own).joined(own)
-    return extents
-
-
 def _extent_of(run: PublishedRun, unbeaten: bool) -> Extent:
     of_kinds = kinds(Plans.of([run.plan]), run.inputs).items()
     accelerators = {name: run.plan.num_gpus * is_of.item() for name, is_of in of_kinds}
@@ -229,34 +191,10 @@ def _extent_of(run: PublishedRun, unbeaten: bool) -> Extent:
     )
 
 
-def generation(inputs: Inputs) -> int:
-    """Of accelerators, the later the higher: the major number of their compute capability; of those without one the
-    number of the newest, so that all runs speak for them.
-    """
-    number = inputs.cluster.accelerator.compute_capability
-    return NEWEST if number is None else int(number)
-
-
 @cache
 def extent(number: int) -> Extent:
     """How far published runs go that speak for accelerators of a generation; number: as `generation` gives it."""
     return extent_for(number, published_plans().generations)
-
-
-def extent_for(number: int, extents: Mapping[int, Extent]) -> Extent:
-    """How far runs go that speak for accelerators of a generation: of it, of older ones and of the next.
-
-    extents: of the runs, by generation. A kind of plan that other runs have alone is in it, with 0 accelerators.
-    """
-    near = [each for of, each in extents.items() if of <= number + NEWER]
-    names = {name for each in extents.values() for name in each.accelerators}
-    no_runs = dict.fromkeys(sorted(names), 0)
-    none = Extent(degrees=dict.fromkeys(DEGREES, 1), accelerators=no_runs, unbeaten=no_runs, most_accelerators=0)
-    return reduce(Extent.joined, near, none)
-
-
-def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 
 def _fastest(runs: Sequence[PublishedRun]) -> list[PublishedRun]:

@@ -9,8 +9,9 @@ import numpy as np
 from meshwright.arrays import BoolColumn
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.search.published.extents import NEWEST, Extent, generation
 from meshwright.search.published.kinds import kinds
-from meshwright.search.published.runs import NEWEST, Extent, extent, generation
+from meshwright.search.published.runs import extent
 from meshwright.specs.inputs import Inputs
 
 LARGER = 8

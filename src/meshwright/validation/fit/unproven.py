@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.layout.plans import Plans
-from meshwright.search.published.runs import Extent, PublishedRun, extent_for, extents_of, generation, joined_extents
+from meshwright.search.published.extents import Extent, extent_for, generation, joined_extents
+from meshwright.search.published.runs import PublishedRun, extents_of
 from meshwright.search.published.untested import goes_beyond
 from meshwright.specs.predictive import of_a_new_source, of_an_unproven_kind, widening
 from meshwright.validation.fit.residuals import Coverage, counted, residuals_of, step_time_residuals
