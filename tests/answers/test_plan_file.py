@@ -42,7 +42,8 @@ def test_the_components_of_memory_add_up(name: str, kind: str) -> None:
     memories += [stage["memory"] for entry in answer["plans"] for stage in entry.get("stages", [])]
     for memory in memories:
         parts = memory["components"]
-        outside, beside = parts["context"] + parts["communicators"], parts["fragmentation"]
+        outside = parts["context"] + parts["communicators"] + parts["exchange_buffers"]
+        beside = parts["fragmentation"]
         live = math.fsum(parts.values()) - outside - beside
         assert memory["allocated_bytes"] == pytest.approx(live, rel=1e-9)
         assert memory["reserved_bytes"] == pytest.approx(live + beside, rel=1e-9)

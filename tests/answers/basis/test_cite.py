@@ -53,6 +53,9 @@ def test_what_the_answer_does_not_rest_on_is_left_out() -> None:
     assert not any("expert exchange" in about for about in dense)
     assert any("expert exchange" in about for about in routed)
     assert "ep: all-to-all dispatcher" in routed
+    for model, degrees, buffers in ((mixture(), {"ep": 8}, True), (mixture(), {}, False), (llama_8b(), {}, False)):
+        told = cited(question(model, "2x8:h100", "megatron-bridge", global_batch=64), **degrees)
+        assert ("ep: exchange buffers" in told) is buffers
     quantised = cited(question(latent(), "1x8:b200", global_batch=64, precision="mxfp8"), ep=8)
     assert any(about.startswith("precision mxfp8") for about in quantised)
     assert not any(about.startswith("precision") for about in dense)

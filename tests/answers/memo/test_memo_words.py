@@ -65,7 +65,7 @@ def test_one_accelerator_is_told_of_no_shards_and_of_what_was_replaced() -> None
 
 def test_a_published_layout_that_is_slower_leaves_other_plans_to_tell_of() -> None:
     told = asked(*DENSE).out
-    assert "is split as a published r" in told
+    assert "is split as a published run of Llama-3-8B" in told
     assert "no other plan" not in told
     memo = recommended("experts")
     count, published = equal_plans(replace(memo, search=replace(memo.search, equal=1))) or ("", "")

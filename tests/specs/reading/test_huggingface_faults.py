@@ -9,17 +9,8 @@ import pytest
 from meshwright.errors import InvalidSpec
 from meshwright.specs.model import MAX_LAYERS
 from meshwright.specs.reading.model import read_model
+from small_config import LLAMA
 
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 96,
-    "vocab_size": 100,
-    "tie_word_embeddings": False,
-}
 MIXTRAL = LLAMA | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
 FALCON = {
     "model_type": "falcon",

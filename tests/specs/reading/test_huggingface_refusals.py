@@ -11,17 +11,9 @@ from meshwright.errors import NotModelled, UnknownName
 from meshwright.specs.reading.huggingface.families import FAMILIES
 from meshwright.specs.reading.model import read_model
 from meshwright.specs.weights import parameter_count
+from small_config import SIZES
 
 CONFIGS = Path(__file__).parents[2] / "data" / "hf_configs"
-SIZES = {
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 96,
-    "vocab_size": 100,
-    "tie_word_embeddings": False,
-}
 MIXTURE = SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2}
 REFUSED = {
     "MiniMaxAI--MiniMax-M3": "block-sparse attention (sparse_attention_config)",

@@ -7,18 +7,9 @@ from pathlib import Path
 
 from meshwright.specs.reading.huggingface.families import FAMILIES
 from meshwright.specs.reading.model import read_model
+from small_config import LLAMA
 
 CONFIGS = Path(__file__).parents[2] / "data" / "hf_configs"
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 96,
-    "vocab_size": 100,
-    "tie_word_embeddings": False,
-}
 
 
 def told(**keys: object) -> list[str]:

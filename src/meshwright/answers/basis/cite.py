@@ -104,7 +104,7 @@ def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
         "experts": (inputs.model.is_moe, expert_time),
         "ep: expert parallelism": (plan.ep > 1, expert_exchanges),
         f"ep: {inputs.dispatcher.replace('_', '-')} dispatcher": (plan.ep > 1, exchange),
-        "ep: exchange buffers": (inputs.runtime.communication.fused_kernels == "hybrid_ep", exchange_buffer_bytes),
+        "ep: exchange buffers": (bool(exchange_buffer_bytes(plan, inputs)), exchange_buffer_bytes),
         "multi-token prediction": (inputs.mtp_layers > 0, prediction_time),
         "CUDA graphs": (inputs.runtime.host.graphs != "none", pool_bytes),
         "pp: schedule": (plan.pp > 1, plan.schedule.record.in_flight),

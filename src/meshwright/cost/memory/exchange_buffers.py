@@ -17,11 +17,11 @@ def exchange_buffer_bytes(plan: Layout, inputs: Inputs) -> Floats:
     """Bytes of HybridEP's buffers on one rank, allocated once for every layer and micro-batch.
 
     T r w inside the domain, w = 2 h + 4 E / n + 4 h / 128: room for the case that all T tokens of all r ranks of ep and
-    etp are sent to one rank, 2-byte tokens with the scores of the experts of its domain and scales, of n domains. Over
+    etp are sent to one rank, 2-byte tokens of h elements with scales and scores, of E experts in n domains. Over
     several, T (n - 1) (w + 2 (2 h + 4 E / n)) for what the others send in a dispatch and a combine, and
     T (2 h + 4 E + 4 h / 128) for what is sent. T is rounded up to 16. Dispatched 8-bit tokens count as 2-byte ones.
-    plan: scalar or array (n,). Returns bytes, 0 where another dispatcher or nobody exchanges. Source:
-    deepseek-ai/DeepEP@94a9f8f6 (hybrid-ep) csrc/hybrid_ep/buffer/intranode.cu (allocate_dispatch_buffers,
+    plan: scalar or array (n,). Returns bytes, 0 where another dispatcher or nobody exchanges.
+    Source: deepseek-ai/DeepEP@94a9f8f6 (hybrid-ep) csrc/hybrid_ep/buffer/intranode.cu (allocate_dispatch_buffers,
     allocate_combine_buffers, which share them), internode_doca.cu; deep_ep/hybrid_ep_buffer.py.
 
     >>> from meshwright.layout.plan import Plan

@@ -176,10 +176,10 @@ def _as_set(source: Source, meant: Meaning, usual: Runtime, cluster: Cluster) ->
     fields = batched(meant.fields | {"cluster.gpus": cluster.num_gpus}, cluster.num_gpus)
     plan, inputs = question_of(fields, cluster, runtime, model=meant.model, name=source.path.stem)
     require_counts(plan)
-    return _counting_fewer(plan, inputs), inputs
+    return _without_full_count(plan, inputs), inputs
 
 
-def _counting_fewer(plan: Plan, inputs: Inputs) -> Plan:
+def _without_full_count(plan: Plan, inputs: Inputs) -> Plan:
     """The plan, without a number of recomputed layers where no chunk has more."""
     if not plan.recompute_layers or faults(plan, inputs):
         return plan
