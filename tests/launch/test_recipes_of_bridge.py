@@ -176,7 +176,7 @@ cfg.train.global_batch_size = 64
 """)
     asked = question_of_file(path, given)
     assert (asked.plan.recompute, asked.plan.recompute_layers) == (Recompute.FULL, layers)
-    assert not {"--moe-deepep-num-sms", "--recompute-modules"} & {*asked.understood.unknown}
+    assert not {"--moe-deepep-num-sms", "--recompute-modules"} & {*asked.understood.unknown, *asked.understood.unpriced}
 
 
 ALONE = """from megatron.bridge.recipes.qwen import {name}
