@@ -61,17 +61,33 @@ def deepseek_v3_16b():
 LINEAR, GROUPED = "Float8LinearConverter.Config()", "Float8GroupedExpertsConverter.Config()"
 
 
+MXFP8 = "MXFP8GroupedExpertsConverter.Config()"
+DENSE = EXPERTS.replace("deepseek_v3", "llama3").replace("16B", "8B").replace("expert_parallel_degree=8, ", "")
+BF16_EXPERTS, BF16_LINEAR = "experts stay in bf16", "linear layers stay in bf16"
+
+
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "precision", "told"),
     [
-        (EXPERTS.format(converters=LINEAR), True),
-        (EXPERTS.format(converters=f"{LINEAR}, {GROUPED}"), False),
-        (EXPERTS.format(converters=""), False),
-        (RECIPES.replace("def llama3_8b_pipeline", "def llama3_8b_float8"), False),
+        (EXPERTS.format(converters=LINEAR), "bf16", BF16_EXPERTS),
+        (EXPERTS.format(converters=GROUPED), "fp8-rowwise", BF16_LINEAR),
+        (EXPERTS.format(converters=MXFP8), "mxfp8", BF16_LINEAR),
+        (EXPERTS.format(converters=f"{LINEAR}, {GROUPED}"), "fp8-rowwise", ""),
+        (EXPERTS.format(converters=f"{GROUPED}, {LINEAR}"), "fp8-rowwise", ""),
+        (EXPERTS.format(converters=""), "bf16", ""),
+        (DENSE.format(converters=LINEAR), "fp8-rowwise", ""),
+        (DENSE.format(converters=GROUPED), "bf16", ""),
     ],
 )
-def test_experts_that_a_file_leaves_in_bf16_are_told(tmp_path: Path, text: str, told: bool) -> None:
-    assert any("experts stay in bf16" in note for note in imported(tmp_path, text).notes) is told
+def test_experts_and_linear_layers_are_quantised_by_converters_of_their_own(
+    tmp_path: Path, text: str, precision: str, told: str
+) -> None:
+    """The price follows the experts, which compute most; without them their converter quantises nothing."""
+    path = tmp_path / "config_registry.py"
+    path.write_text(text)
+    question = question_of_file(path, Given(cluster="2x8:b200"))
+    assert question.inputs.job.precision == precision
+    assert [each for each in (BF16_EXPERTS, BF16_LINEAR) if each in " ".join(question.notes)] == [told] * bool(told)
 
 
 def test_a_function_starts_from_those_that_it_calls(tmp_path: Path) -> None:
