@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
 from meshwright.launch.imports.spellings.unsaid import unsaid_degrees
@@ -32,6 +33,8 @@ _OF_EXPERTS = ("GroupedExpertsConverter", "GroupedMMConverter")
 """How names of converters end that quantise the products of experts; the second until 6348d93d1 (2026-04-27)."""
 QUANTISED_ALONE = "model_spec.quantised_alone"
 """A setting of no file: `linear` or `experts`, where it quantises the products of these alone."""
+_REGISTRY = ".model_registry"
+"""Among what a file imports: the registry of the package that it stands in."""
 _OLDER_CHECKPOINTING = "ActivationCheckpointConfig"
 """The class of `activation_checkpoint` until 2026-06-15 (pull request 3674, c5d93d109)."""
 
@@ -70,12 +73,19 @@ def _named(read: LaunchSettings, key: str, made: FileSetting) -> FileSetting:
 
 
 def _family(read: LaunchSettings, made: FileSetting) -> str:
-    """The package of a model: what the file imports from, else what its function is named after."""
-    packages = [name.split(".")[2] for name in read.program.split() if name.startswith("torchtitan.models.")]
-    of_models = [each for each in packages if each != "common"]
+    """The package of a model: the one that the file takes its registry from, which may be its own, else one that it
+    imports from, else what its function is named after.
+    """
+    names, folder = read.program.split(), Path(read.path).resolve().parent
+    if _REGISTRY in names and folder.parent.name == "models":
+        return folder.name
+    packages = [name.split(".")[2:] for name in names if name.startswith("torchtitan.models.")]
+    of_models = [package for package, *_ in packages if package != "common"]
+    registries = [package for package, *rest in packages if rest == [_REGISTRY.strip(".")]]
     known = {name.split()[0] for name in launch_table("torchtitan").models.values()}
-    named = [each for each in known if each in made.made_in]
-    return (of_models or named or [re.split(r"_(?=[\d.]+[bBmM])", made.made_in)[0]])[0]
+    named = [each for each in known if re.search(rf"(?<![a-z0-9]){each}(?![a-z0-9])", made.made_in)]
+    elsewhere = [] if _REGISTRY in names else of_models
+    return (registries or elsewhere or named or [re.split(r"_(?=[\d.]+[bBmM])", made.made_in)[0]])[0]
 
 
 def _without_routers(each: FileSetting) -> FileSetting:
