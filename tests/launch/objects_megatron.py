@@ -20,13 +20,8 @@ from objects import in_a_process, print_answers, started
 
 LATER = ("--transformer-impl", "local", "--no-rope-fusion")
 NEEDS_TRANSFORMER_ENGINE = {"--moe-permute-fusion"}
-FILLED = {
-    "MEGATRON": "/megatron",
-    "DATA_PATH": "--mock-data",
-    "TOKENIZER_TYPE": "NullTokenizer",
-    "TOKENIZER_MODEL": "x",
-}
-FILLED |= {"TRAIN_ITERS": "1000", "LR": "1e-4", "ROTARY_BASE": "10000", "NORM_EPSILON": "1e-5", "SAVE": "/tmp/x"}
+FILLED = {"MEGATRON": "/megatron", "MOCK_DATA": "1"}
+FILLED |= {"TRAIN_ITERS": "1000", "LR": "1e-4", "ROTARY_BASE": "10000.0", "NORM_EPSILON": "1e-5", "SAVE": "/tmp/x"}
 FILLED |= {"ROPE_TYPE": "yarn", "ROTARY_SCALING_FACTOR": "40", "ROUTER": "--moe-router-pre-softmax"}
 DEVICE = SimpleNamespace(major=9, minor=0, multi_processor_count=132, total_memory=80 << 30)
 """The accelerator that is pretended."""

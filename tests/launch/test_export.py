@@ -158,8 +158,6 @@ def test_scripts_say_what_was_predicted_and_what_is_missing() -> None:
     assert "Written by Meshwright" in script
     assert "export CUDA_DEVICE_MAX_CONNECTIONS=1" in script
     assert '--data-path "${DATA_PATH:?' in script
-    assert "; DATA_PATH=--mock-data tries the launch without any}" in script
-    assert "rope_theta, as a whole number (500000 for 500000.0)}" in script
     assert "#SBATCH --nodes=8" in written.files["job.slurm"]
     assert "tensor then context" in written.files["job.slurm"]
     words = shlex.split(script, comments=True)

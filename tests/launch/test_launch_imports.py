@@ -216,11 +216,11 @@ def test_conditions_that_nothing_decides_are_named_by_what_decides_them(tmp_path
 
 
 def test_what_changes_memory_or_time_and_is_not_priced_is_named(tmp_path: Path) -> None:
-    script = f"torchrun t.py {MODEL} {BATCH} --use-nccl-ub --optimizer adam --made-up 3 --sequence-parallel"
+    script = f"torchrun t.py {MODEL} {BATCH} --ddp-bucket-size 9 --optimizer adam --made-up 3 --sequence-parallel"
     question = imported(tmp_path, "a.sh", script)
-    assert list(question.understood.unpriced) == ["--use-nccl-ub"]
+    assert list(question.understood.unpriced) == ["--ddp-bucket-size"]
     sgd = imported(tmp_path, "b.sh", script.replace("adam", "sgd"))
-    assert list(sgd.understood.unpriced) == ["--use-nccl-ub", "--optimizer"]
+    assert list(sgd.understood.unpriced) == ["--ddp-bucket-size", "--optimizer"]
     assert list(question.understood.unknown) == ["--made-up"]
     assert "switches it off without a word" in question.notes[0]
 

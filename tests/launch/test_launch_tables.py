@@ -71,9 +71,11 @@ def test_what_a_framework_has_no_setting_for_differs() -> None:
 def test_defaults_of_the_framework_fill_what_is_left_out() -> None:
     flags = {"--num-layers": "4", "--hidden-size": "1024", "--num-attention-heads": "8", "--seq-length": "2048"}
     flags |= {"--micro-batch-size": "2", "--vocab-size": "32000", "--bf16": True, "--tensor-model-parallel-size": "2"}
-    told = understand({**flags, "--log-interval": "1", "--my-own": "7", "--use-nccl-ub": True}, MEGATRON)
-    assert told.ignored == {"--log-interval": "1"}
-    assert (told.unknown, [*told.unpriced]) == ({"--my-own": "7"}, ["--use-nccl-ub"])
+    neither = {"--log-interval": "1", "--fsdp-manual-registration": True, "--decoupled-lr": "5.0e-4"}
+    changing = {"--use-nccl-ub": True, "--calculate-per-token-loss": True}
+    told = understand({**flags, **neither, **changing, "--my-own": "7"}, MEGATRON)
+    assert told.ignored == neither
+    assert (told.unknown, {*told.unpriced}) == ({"--my-own": "7"}, {*changing})
     cluster = read_cluster("1x8:h100")
     plan, inputs = question_of(told.fields, cluster, question(llama_8b(), "1x8:h100").runtime)
     assert (plan.tp, plan.dp, plan.num_microbatches, inputs.job.global_batch) == (2, 4, 1, 8)

@@ -389,6 +389,8 @@ def test_a_script_hands_on_everything_that_it_asks_for(name: str, model: str, tm
     (tmp_path / "torchrun").write_text("#!/bin/bash\nprintf '%s\\n' \"$@\"\n")
     (tmp_path / "torchrun").chmod(0o755)
     asked_for = {each: f"said_{each}" for each in re.findall(r"\$\{([A-Z_]+):?\?", script)}
+    whole = {key.removeprefix("--").replace("-", "_").upper() for key in launch.launch.table.whole_numbers}
+    asked_for |= dict.fromkeys(whole & asked_for.keys(), "500000")
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **asked_for}
     command = ["bash", str(tmp_path / "train.sh")]
     told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()

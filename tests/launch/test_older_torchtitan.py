@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from launch_examples import TITAN
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 
 RECIPE = """from torchtitan.components.quantization.float8 import Float8LinearConverter
@@ -72,6 +73,43 @@ def test_fp8_of_march_has_one_scale_for_a_tensor_unless_it_says_otherwise(
     converters: str, precision: str, tmp_path: Path
 ) -> None:
     assert read(tmp_path, converters=converters).inputs.job.precision == precision
+
+
+@pytest.mark.parametrize(
+    ("converters", "precision"),
+    [
+        ("Float8LinearConverter.Config(), Float8GroupedMMConverter.Config()", "fp8"),
+        ("Float8LinearConverter.Config()", "bf16"),
+        ("MXLinearConverter.Config(), MXGroupedMMConverter.Config()", "mxfp8"),
+        ("MXGroupedMMConverter.Config()", "mxfp8"),
+    ],
+)
+def test_experts_of_march_had_a_converter_of_another_name(converters: str, precision: str, tmp_path: Path) -> None:
+    path = tmp_path / "config_registry.py"
+    mixed = RECIPE.replace("llama3", "deepseek_v3").replace("8B", "16B").replace("8b", "16b").replace("MODE", "")
+    mixed = mixed.replace("tensor_parallel_degree=2", "expert_parallel_degree=8").replace("COMPILED", "True")
+    made = f"model_converters=ModelConvertersContainer.Config(converters=[{converters}]),"
+    path.write_text(mixed.replace("CONVERTERS", made))
+    assert question_of_file(path, Given(cluster="1x8:b200")).inputs.job.precision == precision
+
+
+@pytest.mark.parametrize(
+    ("converters", "more", "precision"),
+    [
+        ('["quantize.linear.float8", "quantize.grouped_mm.float8"]', "", "fp8"),
+        ('["quantize.linear.float8"]', "", "bf16"),
+        ('["quantize.grouped_mm.mx"]', "", "mxfp8"),
+        ('["float8"]', "", "bf16"),
+        ('["float8"]', '[float8]\nmoe_fqns_prototype = ["experts"]', "fp8"),
+    ],
+)
+def test_the_toml_quantises_experts_by_names_of_their_own(
+    converters: str, more: str, precision: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.toml"
+    text = TITAN.replace('"llama3"', '"deepseek_v3"').replace('"8B"', '"16B"').replace('["float8"]', converters)
+    path.write_text(f"{text}\n{more}\n")
+    assert question_of_file(path, Given(cluster="1x8:b200")).inputs.job.precision == precision
 
 
 @pytest.mark.parametrize(("compiled", "loss"), [("True", "chunked_compiled"), ("False", "chunked")])

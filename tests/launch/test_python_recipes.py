@@ -47,31 +47,30 @@ def test_objects_and_tokens_are_read_as_today_s_release_has_them(tmp_path: Path)
     assert "16384 tokens of a micro-batch are 2 sequences of 8192" in question.notes
 
 
-EXPERTS = """from torchtitan.components.quantization.float8 import Float8GroupedExpertsConverter, Float8LinearConverter
-from torchtitan.models.deepseek_v3 import model_registry
-
-def deepseek_v3_16b():
-    return Trainer.Config(
-        model_spec=model_registry("16B", converters=[{converters}]),
-        training=TrainingConfig(num_tokens_per_microbatch_per_dp_rank=4 * 4096, max_context_length=4096),
-        parallelism=ParallelismConfig(expert_parallel_degree=8, data_parallel_shard_degree=-1),
-        activation_checkpoint=FullAC.Config(),
-    )
-"""
-LINEAR, GROUPED = "Float8LinearConverter.Config()", "Float8GroupedExpertsConverter.Config()"
-
-
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("package", "function", "model"),
     [
-        (EXPERTS.format(converters=LINEAR), True),
-        (EXPERTS.format(converters=f"{LINEAR}, {GROUPED}"), False),
-        (EXPERTS.format(converters=""), False),
-        (RECIPES.replace("def llama3_8b_pipeline", "def llama3_8b_float8"), False),
+        ("qwen3", "qwen3_4b", "qwen3-4b"),
+        ("qwen3", "sft_qwen3_4b_math", "qwen3-4b"),
+        ("qwen3_5", "qwen35_4b", "'qwen3_5 4B' is not in the catalogue"),
+        ("kimi_k2_7", "moonlight_4b", "'kimi_k2_7 4B' is not in the catalogue"),
+        ("", "sft_qwen3_4b_math", "qwen3-4b"),
+        ("", "qwen35_4b", "'qwen35 4B' is not in the catalogue"),
     ],
 )
-def test_experts_that_a_file_leaves_in_bf16_are_told(tmp_path: Path, text: str, told: bool) -> None:
-    assert any("experts stay in bf16" in note for note in imported(tmp_path, text).notes) is told
+def test_a_model_is_of_the_package_whose_registry_makes_it(
+    tmp_path: Path, package: str, function: str, model: str
+) -> None:
+    """Qwen3.5 was read as Qwen3, and models of Kimi as those of DeepSeek whose modules they are built from."""
+    folder = tmp_path / "models" / package if package else tmp_path
+    folder.mkdir(parents=True, exist_ok=True)
+    text = RECIPES.replace("llama3_8b", function).replace('"8B"', '"4B"')
+    text = f"from torchtitan.models.deepseek_v3.model import Attention\n{text}"
+    if model.startswith("qwen"):
+        assert imported(folder, text, function=function).inputs.model.name == model
+    else:
+        with pytest.raises(InvalidInput, match=model):
+            imported(folder, text, function=function)
 
 
 def test_a_function_starts_from_those_that_it_calls(tmp_path: Path) -> None:

@@ -176,7 +176,23 @@ cfg.train.global_batch_size = 64
 """)
     asked = question_of_file(path, given)
     assert (asked.plan.recompute, asked.plan.recompute_layers) == (Recompute.FULL, layers)
-    assert not {"--moe-deepep-num-sms", "--recompute-modules"} & {*asked.understood.unknown}
+    assert not {"--moe-deepep-num-sms", "--recompute-modules"} & {*asked.understood.unknown, *asked.understood.unpriced}
+
+
+def test_fields_of_performance_recipes_are_told_as_not_priced_or_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "run.py"
+    path.write_text("""from megatron.bridge.recipes.qwen import qwen3_30b_a3b_pretrain_config
+cfg = qwen3_30b_a3b_pretrain_config()
+cfg.model.tensor_model_parallel_size = cfg.model.context_parallel_size = cfg.model.pipeline_model_parallel_size = 1
+cfg.model.seq_length = 4096
+cfg.model.fp8_output_proj = cfg.model.high_priority_a2a_comm_stream = True
+cfg.model.moe_pad_experts_for_cuda_graph_inference = cfg.dataset.fast_cache_load = True
+cfg.train.micro_batch_size = 1
+cfg.train.global_batch_size = 64
+""")
+    told = question_of_file(path, Given(cluster="4x8:h100", model="qwen3-30b-a3b")).understood
+    assert {*told.unpriced} == {"--fp8-output-proj", "--high-priority-a2a-comm-stream"}
+    assert not told.unknown
 
 
 ALONE = """from megatron.bridge.recipes.qwen import {name}

@@ -104,6 +104,20 @@ def test_double_buffers_are_priced_where_megatron_fsdp_has_them(tmp_path: Path, 
     assert behaviours(read(tmp_path, "a.sh", f"{sharded} {flag}"))["sharding.double_buffered"] == "true"
 
 
+@pytest.mark.parametrize("segments", [True, False])
+def test_buffers_of_nccl_are_priced_without_expandable_segments_unless_a_script_sets_them(
+    tmp_path: Path, segments: bool
+) -> None:
+    """Megatron refuses the two beside one another below PyTorch 2.11."""
+    start = "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" if segments else ""
+    question = read(tmp_path, "a.sh", f"{start}{MEGATRON} {PLAIN} --use-nccl-ub")
+    told = [note for note in question.notes if "expandable" in note]
+    assert ("fragmentation_safe" in str(question.inputs.runtime.replaced)) is not segments
+    assert ("--use-nccl-ub" in question.understood.unpriced) is segments
+    assert not any("priced as if the file set PYTORCH_CUDA_ALLOC_CONF" in note for note in told)
+    assert len(told) == (not segments)
+
+
 def test_deterministic_mode_is_priced_as_it_fills_what_pytorch_allocates(tmp_path: Path) -> None:
     assert "kernels.deterministic" not in behaviours(read(tmp_path, "a.sh", MEGATRON))
     asked = behaviours(read(tmp_path, "a.sh", f"{MEGATRON} --deterministic-mode"))

@@ -7,7 +7,8 @@ from typing import Any
 from meshwright.errors import Fault, InvalidSpec
 from meshwright.launch.framework import Value
 from meshwright.launch.spelling import Settings
-from meshwright.launch.table import Carried, LaunchTable
+from meshwright.launch.table import LaunchTable
+from meshwright.launch.unplanned import Carried
 from meshwright.specs.model import Model
 
 ORIGINAL = "rope.original_max_position_embeddings"

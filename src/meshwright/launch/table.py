@@ -15,6 +15,7 @@ from pydantic import model_validator
 
 from meshwright.errors import UnknownName
 from meshwright.launch.framework import Setting, Value, framework_files, framework_text, launch_file, shell_words
+from meshwright.launch.unplanned import Carried, MockData
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.base import Spec
 from meshwright.specs.like import over_like
@@ -99,23 +100,6 @@ class Choice(Spec):
         return (names or [each.strip("{") for each in filled] or [""])[0].partition(".")[0]
 
 
-class Carried(Spec):
-    """A value of the model's config.json that no price rests on, and its settings."""
-
-    value: str
-    """Its key in `Model.config_values`."""
-    when: dict[str, Value] = {}
-    """Values of other keys that go with it, one or a list of some; an empty text: that the key is not there."""
-    settings: dict[str, Value] = {}
-    """`{value}`: the value itself; `{count}`: as a whole number."""
-    only: float | None = None
-    """The only value that a command line takes, which has no option for it; the settings are those of a recipe."""
-
-    def is_said(self, recipe: bool) -> bool:
-        """Whether there are settings for the value; recipe: whether they are fields of one."""
-        return bool(self.settings) and (self.only is None or recipe)
-
-
 class LaunchTable(Spec):
     """The settings of one framework at one release."""
 
@@ -185,6 +169,10 @@ class LaunchTable(Spec):
     """Of a framework with a training script beside its configuration: the fields that constants of the script hold."""
     to_fill: dict[str, str] = {}
     """Settings that nobody but the user knows, with what belongs there."""
+    whole_numbers: tuple[str, ...] = ()
+    """Of those, the numbers that the framework takes without a point, as a config.json may not spell them."""
+    mock_data: MockData | None = None
+    """Of a framework that makes data up itself."""
     asked_when: dict[str, tuple[str, ...]] = {}
     """Of those that not every plan asks for: the conditions, by their names in `facts`, under which it does."""
     answered_by: dict[str, tuple[str, ...]] = {}

@@ -52,7 +52,7 @@ def runtime_as_set(runtime: Runtime, table: str, settings: Settings, precision: 
         before, after = (with_behaviours(runtime, each).replace(replaced=()) for each in (new, [*new, change]))
         if after != before:
             new.append(change)
-            notes += [note] if note else []
+            notes += [note] if note and note not in notes else []
     return with_behaviours(runtime, new) if new else runtime
 
 

@@ -64,13 +64,14 @@ def meaning_of(source: Source, given: Given) -> Meaning:
     named = _fields_given(source.keyed)
     beside = Spelled(read=read, known=settings, notes=notes, ranks=ranks, stage=named.get("plan.zero"))
     spelled = source.dialect.translate(beside)
-    understood = without_switches(known_to_deepspeed(understand(spelled, table), read), source.dialect.name, spelled)
+    environment = source.environment | read.environment
+    understood = known_to_deepspeed(understand(spelled, table), read)
+    understood = without_switches(understood, source.dialect.name, spelled | environment)
     fields, used = answered(_plain(understood.fields | named), given.answers, read, table, spelled)
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)
     model = read_model(given.model) if given.model else named_model(fields, table)
     fields, wrong = with_usual_modules(fields, model)
     fields, understood = with_attention(fields, spelled, understood, source.dialect.name, model, notes)
-    environment = source.environment | read.environment
     sized = sized_by_the_model(read, model.hidden_size if model else fields.get("model.hidden_size"))
     return Meaning(
         read=read,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from meshwright.launch.export import Launch
 from meshwright.launch.framework import Value
 from meshwright.launch.table import LaunchTable
+from meshwright.launch.writers.blanks import blanks, is_flag, words_of
 from meshwright.launch.writers.comments import commented
 from meshwright.launch.writers.start import batch_file, torchrun
 from meshwright.launch.writers.trees import json_text
@@ -20,26 +21,9 @@ OTHERS = "RUNTIME"
 
 def argument_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     """The start script, the file that it names and the Slurm batch file, by name. notes: what all say first."""
-    own = {key: value for key, value in launch.settings.items() if not _is_flag(key) and not key.isupper()}
+    own = {key: value for key, value in launch.settings.items() if not is_flag(key) and not key.isupper()}
     beside = {launch.table.beside[1]: json_text(own, notes)} if launch.table.beside else {}
     return {"train.sh": _script(launch, notes), **beside, "job.slurm": batch_file(launch, notes)}
-
-
-def _lines(settings: dict[str, Value]) -> Iterator[list[str]]:
-    """The words of every setting that is a flag; variables of the environment are none.
-
-    >>> [*_lines({"--bf16": True, "--seq-length": 8192, "--recompute-modules": ["mlp", "moe"], "OMP": "1"})]
-    [['--bf16'], ['--seq-length', '8192'], ['--recompute-modules', 'mlp', 'moe']]
-    """
-    for key, value in settings.items():
-        if _is_flag(key) and value is not False:
-            values = [] if value is True else value if isinstance(value, list) else _several(key, value)
-            yield [key, *map(str, values)]
-
-
-def _several(key: str, value: Value) -> list[str]:
-    """The words of a value; one that argparse would take for another flag is never written."""
-    return str(value).split() if key == "--hierarchical-context-parallel-sizes" else [str(value)]
 
 
 def _script(launch: Launch, notes: Sequence[str]) -> str:
@@ -53,12 +37,12 @@ def _script(launch: Launch, notes: Sequence[str]) -> str:
     lines += ['HERE="$(cd "$(dirname "$0")" && pwd)"', ""] if name else []
     for array, part in arrays.items():
         lines += [f"{array}=("]
-        lines += [f"    {' '.join(map(shlex.quote, words))}" for words in _lines(part)]
+        lines += [f"    {' '.join(map(shlex.quote, words))}" for words in words_of(part)]
         lines += [")"]
-    lines += ["", "# FILL IN what the plan does not know. The script stops at the first that is missing.", "FILL_IN=("]
-    lines += [f"    {_place(key, what)}" for key, what in launch.to_fill.items()]
-    lines += [")", f"# Anything else that {table.framework} takes can follow on the command line of this script.", ""]
-    every = " ".join(f'"${{{array}[@]}}"' for array in (*arrays, "FILL_IN")) + (
+    asked, holding = blanks(launch)
+    lines += ["", *asked]
+    lines += [f"# Anything else that {table.framework} takes can follow on the command line of this script.", ""]
+    every = " ".join(f'"${{{array}[@]}}"' for array in (*arrays, *holding)) + (
         f' {flag} "$HERE/{name}"' if name else ""
     )
     lines += [torchrun(launch) + f'    {table.start} {every} "$@"', ""]
@@ -73,25 +57,3 @@ def _homes(table: LaunchTable) -> dict[str, str]:
         part = PARTS.get(choice.part, OTHERS)
         homes |= {key: part for case in choice.cases for key in (*case.settings, *case.also) if key not in homes}
     return homes
-
-
-def _is_flag(key: str) -> bool:
-    return key.startswith("--")
-
-
-def _place(key: str, what: str) -> str:
-    """A flag with the variable that fills its value, or a variable that holds flags.
-
-    >>> print(_place("--data-path", "your data"), _place("ROUTER", "its flags"))
-    --data-path "${DATA_PATH:?your data}" ${ROUTER:?its flags}
-    """
-    return f'{key} "${{{_variable(key)}:?{what}}}"' if _is_flag(key) else f"${{{key}:?{what}}}"
-
-
-def _variable(key: str) -> str:
-    """The shell variable that fills a setting.
-
-    >>> _variable("--data-path")
-    'DATA_PATH'
-    """
-    return key.removeprefix("--").replace("-", "_").upper()

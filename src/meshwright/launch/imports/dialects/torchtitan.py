@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
 from meshwright.launch.imports.spellings.unsaid import unsaid_degrees
@@ -18,15 +19,22 @@ _NAMED = ("model_spec", "activation_checkpoint", "loss")
 """Settings that a table has by the name of their object."""
 _DEGREES = tuple(f"parallelism.{name}_parallel_degree" for name in ("tensor", "pipeline", "context"))
 _CONVERTERS = {
+    "Float8GroupedExpertsConverter": "float8",
+    "Float8GroupedMMConverter": "float8",
     "Float8LinearConverter": "float8",
     "MXFP8Converter": "mxfp8",
+    "MXFP8GroupedExpertsConverter": "mxfp8",
     "MXFP8LinearConverter": "mxfp8",
+    "MXGroupedMMConverter": "mxfp8",
+    "MXLinearConverter": "mxfp8",
     "NVFP4LinearConverter": "nvfp4",
 }
-_OF_EXPERTS = "GroupedExpertsConverter"
-"""How names of converters end that quantise the products of experts."""
-LINEAR_ALONE = "model_spec.linear_alone"
-"""A setting of no file: linear layers are quantised, and no products of experts."""
+_OF_EXPERTS = ("GroupedExpertsConverter", "GroupedMMConverter")
+"""How names of converters end that quantise the products of experts; the second until 6348d93d1 (2026-04-27)."""
+QUANTISED_ALONE = "model_spec.quantised_alone"
+"""A setting of no file: `linear` or `experts`, where it quantises the products of these alone."""
+_REGISTRY = ".model_registry"
+"""Among what a file imports: the registry of the package that it stands in."""
 _OLDER_CHECKPOINTING = "ActivationCheckpointConfig"
 """The class of `activation_checkpoint` until 2026-06-15 (pull request 3674, c5d93d109)."""
 
@@ -65,12 +73,19 @@ def _named(read: LaunchSettings, key: str, made: FileSetting) -> FileSetting:
 
 
 def _family(read: LaunchSettings, made: FileSetting) -> str:
-    """The package of a model: what the file imports from, else what its function is named after."""
-    packages = [name.split(".")[2] for name in read.program.split() if name.startswith("torchtitan.models.")]
-    of_models = [each for each in packages if each != "common"]
+    """The package of a model: the one that the file takes its registry from, which may be its own, else one that it
+    imports from, else what its function is named after.
+    """
+    names, folder = read.program.split(), Path(read.path).resolve().parent
+    if _REGISTRY in names and folder.parent.name == "models":
+        return folder.name
+    packages = [name.split(".")[2:] for name in names if name.startswith("torchtitan.models.")]
+    of_models = [package for package, *_ in packages if package != "common"]
+    registries = [package for package, *rest in packages if rest == [_REGISTRY.strip(".")]]
     known = {name.split()[0] for name in launch_table("torchtitan").models.values()}
-    named = [each for each in known if each in made.made_in]
-    return (of_models or named or [re.split(r"_(?=[\d.]+[bBmM])", made.made_in)[0]])[0]
+    named = [each for each in known if re.search(rf"(?<![a-z0-9]){each}(?![a-z0-9])", made.made_in)]
+    elsewhere = [] if _REGISTRY in names else of_models
+    return (registries or elsewhere or named or [re.split(r"_(?=[\d.]+[bBmM])", made.made_in)[0]])[0]
 
 
 def _without_routers(each: FileSetting) -> FileSetting:
@@ -82,30 +97,44 @@ def _without_routers(each: FileSetting) -> FileSetting:
 
 def _converters(kept: list[FileSetting], made: dict[str, FileSetting]) -> Iterator[FileSetting]:
     recipes = {each.key: str(each.value) for each in kept if each.key.endswith("recipe_name")}
-    names = {key: str(each.value).partition(".")[0] for key, each in made.items()}
-    of_experts = any(name.endswith(_OF_EXPERTS) for name in names.values())
-    for key, each in made.items():
-        kind = _CONVERTERS.get(names[key])
-        if ".converters" in key and kind:
-            # components/quantization/float8.py: without a name it was one scale for a tensor until 2026-04
-            usual = "tensorwise" if key.startswith("model_converters") else "rowwise"
-            recipe = f" {recipes.get(f'{key}.recipe_name', usual)}" if kind == "float8" else ""
-            yield replace(each, key="model_spec.converters", value=f"{kind}{recipe}")
-            if "Linear" in names[key] and not of_experts:
-                yield replace(each, key=LINEAR_ALONE, value=True)
+    names = {key: str(each.value).partition(".")[0] for key, each in made.items() if ".converters" in key}
+    known = {key: name for key, name in names.items() if name in _CONVERTERS}
+    of_experts = {key for key, name in known.items() if name.endswith(_OF_EXPERTS)}
+    whole = any("Linear" not in known[key] for key in known.keys() - of_experts)
+    for key in sorted(known, key=of_experts.__contains__, reverse=True):
+        # components/quantization/float8.py: without a name it was one scale for a tensor until 2026-04
+        usual = "tensorwise" if key.startswith("model_converters") and key not in of_experts else "rowwise"
+        kind = _CONVERTERS[known[key]]
+        recipe = f" {recipes.get(f'{key}.recipe_name', usual)}" if kind == "float8" else ""
+        yield replace(made[key], key="model_spec.converters", value=f"{kind}{recipe}")
+    if known and not whole and len(of_experts) in (0, len(known)):
+        alone = "experts" if of_experts else "linear"
+        yield replace(made[next(iter(known))], key=QUANTISED_ALONE, value=alone)
 
 
-def tell_of_experts(settings: Settings, notes: list[str]) -> None:
-    """Take the setting of linear layers alone away, and tell what it means for a model with experts.
+def price_most(settings: Settings, key: str, notes: list[str]) -> None:
+    """Price what most products run in where a file quantises those of linear layers or of experts alone, and tell it.
+    key: of the converters.
+
+    Experts compute most of what a model with experts does. Without them a converter of experts quantises nothing.
 
     Source: pytorch/torchtitan@b5bcd76c66d0 components/quantization/float8.py L156 and L247, mx.py L82 and L185: one
     converter goes over linear layers, another over experts; 0.2.2 has `quantize.grouped_mm` for these.
     """
-    if settings.pop(LINEAR_ALONE, False) and settings.get("model_spec") in _with_experts():
+    alone, has_experts = settings.pop(QUANTISED_ALONE, ""), settings.get("model_spec") in _with_experts()
+    if alone == "linear" and has_experts:
+        settings[key] = "none"
         notes.append(
-            "linear layers alone are quantised, and experts stay in bf16, but are priced as quantised too: the step "
-            "takes longer than predicted"
+            "experts stay in bf16, as linear layers alone are quantised; those are priced in bf16 too: the step takes "
+            "less time than predicted"
         )
+    elif alone == "experts" and has_experts:
+        notes.append(
+            "linear layers stay in bf16, as experts alone are quantised; both are priced as quantised: the step takes "
+            "longer than predicted"
+        )
+    elif alone == "experts":
+        settings[key] = "none"
 
 
 @cache
@@ -162,7 +191,7 @@ def _holds(settings: LaunchSettings, keys: set[str]) -> bool:
 def _translated(spelled: Spelled) -> Settings:
     undecided = any(each.key == "compile.enable" and each.open for each in spelled.read.settings)
     modern = _modern_recipe(spelled.known, spelled.notes)
-    tell_of_experts(modern, spelled.notes)
+    price_most(modern, "model_spec.converters", spelled.notes)
     return with_compilation(modern, spelled.notes, undecided)
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from meshwright.launch.imports.dialects.dialect import Dialect, Spelled, has
 from meshwright.launch.imports.dialects.torchtitan import (
-    LINEAR_ALONE,
+    QUANTISED_ALONE,
     is_older,
-    tell_of_experts,
+    price_most,
     with_compilation,
     with_objects,
 )
@@ -26,6 +26,8 @@ _SWITCHES = (
 )
 """Ones that mean nothing where they are off, or empty."""
 _ADAM = ("Adam", "AdamW")
+_EXPERTS_TOO = ("float8.moe_fqns_prototype", "mx.moe_fqns_prototype")
+"""With which a converter of 2025-09 took experts beside linear layers (08b8b244f components/quantization)."""
 _ATTENTION = ("flex", "varlen")
 """How names of flavours end whose attention is another: `8B_varlen` (v0.2.2 models/llama3/__init__.py L60-79)."""
 
@@ -69,9 +71,10 @@ def _modern_toml(settings: Settings, notes: list[str], usual_option: str = "2") 
         modern["model.converters"] = f"float8 {recipe}"
     elif any("mx" in each for each in quantised):
         modern["model.converters"] = "mxfp8"
-    if quantised and not any("grouped_mm" in each for each in quantised):
-        modern[LINEAR_ALONE] = True
-    tell_of_experts(modern, notes)
+    of_experts = {".grouped_mm." in each or ".moe." in each for each in quantised}
+    if len(of_experts) == 1 and not any(modern.get(key) for key in _EXPERTS_TOO):
+        modern[QUANTISED_ALONE] = "experts" if True in of_experts else "linear"
+    price_most(modern, "model.converters", notes)
     mode = modern.get("activation_checkpoint.mode", "selective")
     if mode == "selective" and str(modern.pop("activation_checkpoint.selective_ac_option", usual_option)) != "op":
         notes.append("selective recomputation of every n-th layer is priced as that of operators")
