@@ -41,6 +41,8 @@ def modern_arguments(settings: Settings, notes: list[str]) -> Settings:
     if modern.get("--optimizer") == "adam":
         del modern["--optimizer"]
     _recomputation(modern, notes)
+    if not modern.get("--fine-grained-activation-offloading"):
+        modern.pop("--offload-modules", None)
     _chunks(modern)
     _model(modern, notes)
     _query_groups(modern, notes)
