@@ -182,6 +182,18 @@ def test_of_several_chunks_one_waits_for_what_is_still_on_its_way(vpp: int) -> N
     assert (beside.host_forward - alone.host_forward) * vpp == pytest.approx(copied - alone.with_host[0])
 
 
+def test_one_graph_of_the_whole_step_waits_in_every_forward_pass() -> None:
+    plan = replace(DEEP, vpp=4, schedule="interleaved")
+    parts, whole = (
+        [layer_unit_time(plan, deepseek(each, graphs), kind_of(deepseek())) for each in ("[]", ALL)]
+        for graphs in ("host.graphs=parts", "host.graphs=iteration")
+    )
+    waits = [with_copies.host_forward - without.host_forward for without, with_copies in (parts, whole)]
+    assert waits[1] > waits[0] > 0
+    inputs = deepseek(ALL, "host.graphs=iteration")
+    assert whole[1].with_host[0] == pytest.approx(module_copy_time(plan, inputs, kind_of(inputs)))
+
+
 def test_plans_with_other_chunks_are_other_shapes() -> None:
     plans = [
         replace(DEEP, vpp=vpp, schedule="interleaved", chunk_layers=(8,) * 7 + (5,) if vpp == 2 else (4,) * 15 + (1,))

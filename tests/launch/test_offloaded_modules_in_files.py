@@ -73,7 +73,11 @@ def test_scripts_are_read_with_their_modules(tmp_path: Path) -> None:
 def test_modules_without_the_switch_are_passed_over(tmp_path: Path) -> None:
     script = launch_files(PLAN, offloading("megatron-core"), "megatron-lm").files["train.sh"]
     lines = [line for line in script.splitlines() if "--fine-grained-activation-offloading" not in line]
-    assert read(tmp_path, "\n".join(lines)).runtime.activations.offloaded_modules == ()
+    path = tmp_path / "train.sh"
+    path.write_text("\n".join(lines))
+    question = question_of_file(path, Given(cluster="1x8:h100"))
+    assert question.inputs.runtime.activations.offloaded_modules == ()
+    assert any("Megatron-LM offloads nothing" in note for note in question.notes)
 
 
 def test_a_module_that_is_not_modelled_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meshwright.arrays import Floats, larger
 from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.memory.graph_pool import WHOLE_STEP
 from meshwright.cost.memory.offloaded import offloaded_bytes
 from meshwright.cost.shard import layer_shard
 from meshwright.layout.plans import Layout
@@ -66,10 +67,11 @@ def waits_for_copies(
     rank. Inputs of modules come back a layer ahead, so that the copies of one layer run beside the pass of another; and
     no forward pass waits for theirs. But backward starts with what was copied last, so that what is still on its way
     holds it up where it follows its forward pass at once: on the last stage, which the others wait for, and of several
-    chunks in one. The last layer of such a chunk stays on the device, which is not taken off.
+    chunks in one. The last layer of such a chunk stays on the device, which is not taken off. One CUDA graph of the
+    whole step has every forward pass wait for the copies of the layer before, so that v is 1.
     plan: scalar or array (n,); passes: seconds of both. Returns seconds. Source: `copied_time`, `module_copy_time`;
     NVIDIA/Megatron-LM@d98e8a64ddf3 core/pipeline_parallel/fine_grained_activation_offload.py (should_bulk_offload,
-    bulk_reload_group, on_group_start_backward).
+    bulk_reload_group, on_group_start_backward, _drain_offload_pending).
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.reading.examples import LLAMA
@@ -80,4 +82,4 @@ def waits_for_copies(
         return 0.0, 0.0
     copied = copied_time(plan, inputs, kind) + module_copy_time(plan, inputs, kind)
     forward, backward = (larger(copied - seconds, 0.0) for seconds in passes)
-    return forward / plan.vpp, backward
+    return (forward if inputs.runtime.host.graphs == WHOLE_STEP else forward / plan.vpp), backward
