@@ -185,6 +185,14 @@ def _expert_plan(plan: Plan | Plans) -> Any:
     return replace(plan, ep=ep, etp=np.gcd(ranks // ep, 2))
 
 
+def _with_modules_on_host(inputs: Inputs) -> Inputs:
+    """The same question with every module on the host that its runtime offloads one by one."""
+    modules = [name for name in inputs.runtime.plans.offload_modules if name != "fused_group_mlp"]
+    if not modules or inputs.freezes_weights:
+        return inputs
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, [f"offloaded_modules={'+'.join(modules)}"]))
+
+
 LIMITED = Experts(count=64, active=4, ffn_size=512, groups=8, active_groups=2)
 GIVEN: dict[str, Callable[[Case], Any]] = {
     "sustained": lambda case: sustained_slowdown(case.inputs, "half"),
@@ -217,6 +225,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "expert_shard": lambda case: expert_shard(_expert_plan(case.plan), case.inputs, GIVEN["expert_kind"](case)),
     "products": lambda case: (linear_time(8192, 4096, 4096, case.inputs), linear_time(8192, 8192, 4096, case.inputs)),
     "offloaded": lambda _: OFFLOADED,
+    "modules_on_host": lambda case: _with_modules_on_host(case.inputs),
     "weights": lambda case: head_weights(case.inputs.model),
     "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),
     **dict.fromkeys(("layers", "every", "entered", "left"), lambda case: GIVEN["linears"](case).attention),
@@ -281,6 +290,10 @@ SPECIAL |= {
 SPECIAL |= {"exchange.repeated.times": "stage", "exchange.resized.factor": "forward"}
 SPECIAL |= {f"{name}.inputs": "offloaded" for name in ("host_copies.host_copies", "optimizer.host_time")}
 SPECIAL |= {"optimizer.host_time.bytes_moved": "moved"}
+SPECIAL |= {
+    f"{name}.inputs": "modules_on_host"
+    for name in ("offloaded.offloaded_bytes", "offloaded_layers.module_copy_time", "offloaded_layers.waits_for_copies")
+}
 SPECIAL |= {"data.shard_messages.adapters": "ends", "adapters.beside_frozen.blocks": "products"}
 SPECIAL |= {"adapters.adapter_exchanges.ranks": "tensor_ranks"}
 SPECIAL |= {f"{name}.experts": "ends" for name in ("data.shard_messages", "optimizer.optimizer_time")}

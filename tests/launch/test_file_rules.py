@@ -350,6 +350,13 @@ MEGATRON = [
     ),
     ("cpu_offloading", "--bf16", "--bf16 --cpu-offloading-num-layers 2", "lines 9, 13: ", "leave out --cpu-offloading"),
     (
+        "offloaded_modules",
+        "--bf16",
+        "--bf16 --fine-grained-activation-offloading",
+        "line 13: ",
+        "add --offload-modules core_attn",
+    ),
+    (
         "precision_aware_optimizer",
         f"{PLAIN}|--bf16",
         "--sequence-parallel|--bf16 --use-precision-aware-optimizer",

@@ -35,6 +35,9 @@ OVERLAPPED = EXPERTS.replace(runtime=with_behaviours(EXPERTS.runtime, ["overlap.
 GRAPHED, PARTS_GRAPHED = (
     LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, [f"host.graphs={each}"])) for each in ("iteration", "parts")
 )
+MODULES = ["offloaded_modules=core_attn+attn_proj"]
+MODULES_ON_HOST = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, MODULES))
+GRAPHED_ON_HOST = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, [*MODULES, "host.graphs=iteration"]))
 HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
 WIDE = LLAMA.replace(job=LLAMA.job.replace(gradients="fp32"))
 EIGHT_BITS = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-blockwise"))
@@ -304,6 +307,18 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (LLAMA, {"recompute": "full"}),
         (LLAMA, {"recompute": "full", "pp": 2}),
         "no --cpu-offloading-num-layers: Megatron-core refuses it together with recomputation, and this",
+    ),
+    (
+        "offloaded_modules",
+        (MODULES_ON_HOST, {"pp": 2}),
+        (LLAMA, {"pp": 2}),
+        "--fine-grained-activation-offloading and NVTE_CPU_OFFLOAD_V1=1: what these modules save is priced in host",
+    ),
+    (
+        "offloads_of_one_graph",
+        (GRAPHED_ON_HOST, {}),
+        (MODULES_ON_HOST, {}),
+        "--fine-grained-offloading-max-inflight-offloads 1: one CUDA graph of the whole step needs to know",
     ),
     (
         "saved_activations_of_sequences",

@@ -37,6 +37,12 @@ def with_layers_on_host() -> Inputs:
     return inputs.replace(runtime=with_behaviours(inputs.runtime, ["offloaded_layers=8"]))
 
 
+def with_experts_on_host() -> Inputs:
+    """With what experts save in the host's memory."""
+    inputs = with_experts(question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16"), 64)
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, ["offloaded_modules=expert_fc1+moe_act"]))
+
+
 def looped_experts() -> Inputs:
     """With experts that run one after the other."""
     inputs = with_experts(question(llama_8b(), "8x8:h100", precision="bf16", global_batch=256), 64)
@@ -79,6 +85,7 @@ def asked(name: str) -> Inputs:
         "deepspeed on the host": lambda: on_host("deepspeed"),
         "torchtitan on the host": lambda: on_host("torchtitan"),
         "layers on the host": with_layers_on_host,
+        "experts on the host": with_experts_on_host,
         "torchtitan of 2025": lambda: question(llama_8b(), "8x8:h100", "torchtitan@0.2.2", **fields),
         "windows": lambda: question(read_model("gemma-3-12b"), "8x8:h100", **fields),
         "documents": lambda: llama.replace(job=llama.job.replace(document_length=1024)),
@@ -211,6 +218,13 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("offloaded_weights", "torchtitan on the host", {"dp": 8, "zero": 3}, {"dp": 8, "pp": 2, "zero": 3}),
     ("offloaded_activations", "layers on the host", {"dp": 8}, {"dp": 8, "pp": 2}),
     ("recompute_offloaded", "layers on the host", {"dp": 8}, {"dp": 8, "recompute": "full"}),
+    ("recompute_offloaded_modules", "experts on the host", {"dp": 8, **SELECTIVE}, {"dp": 8, "recompute": "full"}),
+    (
+        "recompute_offloaded_modules",
+        "experts on the host",
+        {"dp": 8, **SELECTIVE, "recompute_modules": ["layernorm"]},
+        {"dp": 8, **SELECTIVE, "recompute_modules": ["layernorm", "moe"]},
+    ),
     ("zero_without_pipeline", "llama", {"zero": 1, "pp": 2}, {"zero": 2, "pp": 2}),
     ("replicas_within_dp", "llama", {"dp": 8, "dp_replicate": 4}, {"dp": 8, "cp": 3, "dp_replicate": 3}),
     ("replicas", "llama", {"dp": 8, "cp": 3, "dp_replicate": 3}, {"dp": 8, "dp_replicate": 3}),

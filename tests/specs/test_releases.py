@@ -30,7 +30,9 @@ def test_a_release_changes_what_its_entry_says_and_nothing_else() -> None:
     assert release.memory.fragmentation_likely == 0.04
     assert release.kernels == today.kernels.replace(attention_library="cudnn-9.13")
     assert release.communication == today.communication.replace(exchanges_scores=False)
-    parts = {name: getattr(today, name) for name in ("storage", "memory", "kernels", "communication", "sources")}
+    assert release.plans == today.plans.replace(offload_modules=())
+    changed = ("plans", "storage", "memory", "kernels", "communication", "sources")
+    parts = {name: getattr(today, name) for name in changed}
     same = release.replace(id=today.id, version=today.version, **parts)
     assert same == today
 

@@ -149,10 +149,10 @@ def shape_fields(inputs: Inputs) -> tuple[str, ...]:
     """
     order = inputs.runtime.plans.rank_order
     pipeline = ("pp", "vpp", "schedule", "num_microbatches") if overlap_share(inputs) else ()
-    host = inputs.runtime.host
+    host, chunks = inputs.runtime.host, ("vpp",) if inputs.runtime.activations.offloaded_modules else ()
     hooks = host.hooks_s + inputs.model.is_moe * host.host_s_per_gathered_expert.total
     sharding = ("zero",) if hooks or gradient_sum_bytes(inputs) or inputs.freezes_weights else ()
-    return tuple(dict.fromkeys((*SHAPE, *pipeline, *sharding, *order[: order.index("tp")])))
+    return tuple(dict.fromkeys((*SHAPE, *pipeline, *chunks, *sharding, *order[: order.index("tp")])))
 
 
 def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> UnitTimes:

@@ -240,6 +240,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "liger_kernels": position_of(runtime, LIGER) in ("on", LIGER_IN_PLACE),
         "liger_loss_in_place": position_of(runtime, LIGER) == LIGER_IN_PLACE,
         "offloads_layers": runtime.activations.offloaded_layers > 0,
+        "offloads_modules": bool(runtime.activations.offloaded_modules),
         "offloads_states": inputs.runtime.storage.offloads_states,
         "optimizer_bytes": f"{float(optimizer_bytes(plan, inputs)):g}",
         "orders_kernels_by_connection": ordered,

@@ -14,18 +14,21 @@ from meshwright.layout.plan import USUAL, Plan
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.schedules.records import SCHEDULE_NAMES, usual_schedule
 from meshwright.specs.adapters import named_modules
-from meshwright.specs.behaviours import LIGER, beside_adapters, position_of, with_behaviours
+from meshwright.specs.behaviours import LIGER, as_catalogued, beside_adapters, position_of, with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.defaults import DEFAULT_PRECISION
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.job_options import ALL_LINEAR
 from meshwright.specs.model import Model
+from meshwright.specs.offload_modules import in_order
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 from meshwright.specs.routing import expert_spread
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.switches import narrow_activation_inputs
 
+OFFLOADED = ("offloaded_layers", "offloaded_modules", "least_offloaded_elements")
+"""Behaviours that say which activations wait in the host's memory."""
 NO_SPLIT: dict[str, Any] = {
     "embedding_as_layer": False,
     "head_as_layer": False,
@@ -77,6 +80,8 @@ def fields_beside_the_model(plan: Plan, inputs: Inputs) -> Fields:
         "runtime.packs_weights": inputs.packs_weights,
         "runtime.accumulates_whole": inputs.runtime.sharding.accumulates_whole,
         "runtime.offloaded_layers": inputs.runtime.activations.offloaded_layers,
+        "runtime.offloaded_modules": inputs.runtime.activations.offloaded_modules,
+        "runtime.least_offloaded_elements": _least_offloaded(inputs.runtime),
         "runtime.liger": {"on": True, LIGER_IN_PLACE: LIGER_IN_PLACE}.get(position_of(inputs.runtime, LIGER), False),
     }
 
@@ -106,10 +111,19 @@ def _attending_with(kernel: str | None, model: Model, runtime: Runtime) -> Runti
     return with_behaviours(runtime, [f"{name}={kernel}"]) if changed else runtime
 
 
-def _offloading(layers: int | None, runtime: Runtime) -> Runtime:
-    """The runtime that keeps the activations of so many layers on the host; None: as it does by itself."""
-    changed = layers not in (None, runtime.activations.offloaded_layers)
-    return with_behaviours(runtime, [f"offloaded_layers={layers}"]) if changed else runtime
+def _least_offloaded(runtime: Runtime) -> int:
+    """Elements of the smallest tensor of modules that goes to the host; the usual number where none goes."""
+    own = runtime if runtime.activations.offloaded_modules else as_catalogued(runtime, "least_offloaded_elements")
+    return own.activations.least_offloaded_elements
+
+
+def _offloading(fields: Fields, runtime: Runtime) -> Runtime:
+    """The runtime that keeps what fields say on the host; what they do not say, as it does by itself."""
+    said = {name: fields.get(f"runtime.{name}") for name in OFFLOADED}
+    said["offloaded_modules"] = in_order(said["offloaded_modules"])
+    changed = {name: value for name, value in said.items() if value not in (None, getattr(runtime.activations, name))}
+    words = {name: "+".join(value) or "[]" if isinstance(value, tuple) else value for name, value in changed.items()}
+    return with_behaviours(runtime, [f"{name}={value}" for name, value in words.items()])
 
 
 def _padding(fields: Fields, model: Model, runtime: Runtime) -> Runtime:
@@ -162,7 +176,7 @@ def question_of(
     if dispatcher and built.is_moe and dispatcher != runtime.communication.dispatcher:
         runtime = with_behaviours(runtime, [f"dispatcher={dispatcher}"])
     runtime = _padding(fields, built, _attending_with(fields.get("runtime.attention_kernel"), built, runtime))
-    runtime = _offloading(fields.get("runtime.offloaded_layers"), runtime)
+    runtime = _offloading(fields, runtime)
     stored = fields.get("runtime.training_dtype")
     runtime = _trained_in(stored, runtime)
     if stored and stored != _training_dtype(runtime):

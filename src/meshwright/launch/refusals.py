@@ -56,6 +56,8 @@ WORDS = {
     "runtime.wide_adapters": "adapters in fp32",
     "runtime.packs_weights": "frozen weights in 4 bits",
     "runtime.offloaded_layers": "activations of {} layers in the host's memory",
+    "runtime.offloaded_modules": "what {} save in the host's memory",
+    "runtime.least_offloaded_elements": "tensors of fewer than {} elements that stay on the device",
     "runtime.liger": "kernels of Liger",
     "runtime.training_dtype": "weights in {} alone",
     "model.tied_embeddings": "tied embeddings",
@@ -111,6 +113,8 @@ OPTIONS = {
     "runtime.wide_adapters": "--with wide_adapters=false",
     "runtime.packs_weights": "--with frozen_weights=half",
     "runtime.offloaded_layers": "--with offloaded_layers={}",
+    "runtime.offloaded_modules": "--with offloaded_modules=[]",
+    "runtime.least_offloaded_elements": "--with least_offloaded_elements={}",
     "runtime.liger": "--with liger=off",
 }
 """Options of the command that set fields of the job and the runtime; those of a plan are its `Constraints`."""

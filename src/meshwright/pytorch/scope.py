@@ -158,6 +158,8 @@ def _job_reasons(inputs: Inputs) -> Iterator[str]:
         yield f"{inputs.job.precision}: quantised products need an accelerator; use bf16 or fp16"
     if runtime.storage.offloads_weights:
         yield "weights in the host's memory: a CPU has one memory for both; leave out optimizer_states=offloaded"
+    if runtime.activations.offloaded_modules:
+        yield "activations in the host's memory: a CPU has one memory for both; use --with offloaded_modules=[]"
     if runtime.activations.offloaded_layers:
         yield "activations in the host's memory: a CPU has one memory for both; use --with offloaded_layers=0"
     if inputs.packs_weights:

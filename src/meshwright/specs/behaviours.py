@@ -52,9 +52,9 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     """The runtime with behaviours replaced as `KEY=VALUE` says, and `replaced` telling of each.
 
     changes: keys are fields of a section, `dispatcher` or `communication.dispatcher`, or of a table, with dots; values
-    are TOML, and bare words stand for text. Usual ones are not told, but for what `GIVES_WAY` has. A switch of the
-    runtime stands for all that it sets, of which a change that names one itself goes before it. Raises `InvalidSpec`
-    with every fault, in the words of the runtime's own form.
+    are TOML, and bare words, also with + or commas between them, stand for text. Usual ones are not told, but for what
+    `GIVES_WAY` has. A switch of the runtime stands for all that it sets, of which a change that names one itself goes
+    before it. Raises `InvalidSpec` with every fault, in the words of the runtime's own form.
 
     >>> from meshwright.specs.runtime import read_runtime
     >>> print(*with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7"]).replaced)
@@ -227,7 +227,7 @@ def _value(key: str, text: str, change: str) -> Any:
         raise _fault("", f"{quoted(change)} is not KEY=VALUE, as overlap.expert=0.7")
     if key.split(".")[0] in IDENTITY:
         raise _fault(key, "is no behaviour, so it cannot be replaced")
-    if re.fullmatch(r"[A-Za-z_][\w-]*", text.strip()) and text.strip() not in ("true", "false", "inf", "nan"):
+    if re.fullmatch(r"[A-Za-z_][\w,+-]*", text.strip()) and text.strip() not in ("true", "false", "inf", "nan"):
         return text.strip()
     document = _document(text)
     if document.keys() != {"value"}:

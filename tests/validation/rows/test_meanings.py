@@ -659,6 +659,13 @@ def test_layers_that_wait_on_the_host_are_those_that_a_row_of_megatron_core_list
     assert runtime_of(as_known([row])[0]).activations.offloaded_layers == 95
 
 
+def test_modules_that_wait_on_the_host_are_those_that_a_row_lists() -> None:
+    row = _stranger(
+        runtime="megatron-core", runtime_detail="Megatron-core 0.17", notes="offload_modules=core_attn,attn_proj"
+    )
+    assert runtime_of(as_known([row])[0]).activations.offloaded_modules == ("core_attn", "attn_proj")
+
+
 @pytest.mark.parametrize(
     ("runtime_detail", "dispatcher", "kernels"),
     [

@@ -24,6 +24,7 @@ def assumptions(inputs: Inputs) -> list[str]:
         f"{_formats(inputs)}, {_gradients(inputs)}, Adam with {_updated(inputs)} and {_moments(inputs)}",
         *_host_memory(inputs),
         *_offloaded_layers(inputs),
+        *_offloaded_modules(inputs),
         f"every sequence is full ({inputs.job.sequence_length} tokens), with {_attention(inputs)}",
         *_unfused(inputs),
         *_routing(inputs),
@@ -123,6 +124,19 @@ def _offloaded_layers(inputs: Inputs) -> list[str]:
     return [
         f"activations of {count} wait in host memory; copies at {bandwidth} each way run beside the forward and the "
         "backward pass, which wait if their copies take longer"
+    ]
+
+
+def _offloaded_modules(inputs: Inputs) -> list[str]:
+    """How what modules save gets to the host and back."""
+    activations = inputs.runtime.activations
+    if not activations.offloaded_modules:
+        return []
+    names, bandwidth = ", ".join(activations.offloaded_modules), inputs.cluster.accelerator.kernels.host_copy_bandwidth
+    return [
+        f"what {names} save waits in host memory, of tensors of {activations.least_offloaded_elements:,} elements or "
+        f"more, but for one layer of a micro-batch; copies at {format_bandwidth(bandwidth)} each way run beside other "
+        "layers, which wait if their copies take longer; what the host needs to start them is not priced"
     ]
 
 

@@ -10,6 +10,7 @@ from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.kept_products import kept_products
 from meshwright.cost.memory.graph_pool import handed_out_bytes
 from meshwright.cost.memory.norms import norm_bytes, norm_outputs
+from meshwright.cost.memory.offloaded import offloaded_bytes
 from meshwright.cost.memory.rotary import table_bytes, table_copy_bytes
 from meshwright.cost.memory.saved import (
     CHOICE_BYTES,
@@ -40,7 +41,7 @@ class LayerMemory(NamedTuple):
     saved: Floats
     """Kept from forward to backward."""
     again: Floats
-    """What recomputation makes alive again while the layer's backward runs."""
+    """What recomputation makes alive again, or comes back from the host, while the layer's backward runs."""
     working: Floats
     """Alive for a moment while the layer's backward runs, beyond all of these; where it is computed again to its end,
     also when that ends, beside the gradient of its output, with sequence parallelism gathered too."""
@@ -50,6 +51,8 @@ class LayerMemory(NamedTuple):
     """Of what is saved, the rotary table, which stands once for all micro-batches."""
     handed_out: Floats
     """Of CUDA graphs to kernels outside of them, beyond what is saved."""
+    offloaded: Floats
+    """What modules leave to the host, beyond what is saved."""
 
 
 def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
@@ -63,7 +66,8 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     attention keeps its compressed widths before and after their norms; experts the router's scores, and of every routed
     row its input, gate and up, and product. Full recomputation keeps the layer's input and has one layer's saved
     tensors alive again while it works; selective keeps all but `recomputed_bytes`, or what the runtime's kind of it
-    keeps. Recomputation leaves the rotary table out, as a buffer that stands anyway.
+    keeps; offloaded modules (`offloaded_bytes`) leave their inputs to the host. Recomputation leaves the rotary table
+    out, as a buffer that stands anyway.
 
     plan: scalar or array (n,). Returns bytes. Source: Korthikanti et al., arXiv:2205.05198, table 2; the saved tensors
     of Transformer Engine's modules; PyTorch 2.13's, counted on fake tensors and equal to the byte.
@@ -97,7 +101,8 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         left = _every_second_product(plan, inputs, kind, shard, saved.core)
     elif some(selective):
         left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
-    saved_bytes = where(full, layer_input, where(selective, left, everything))
+    offloaded = where(full, 0.0, offloaded_bytes(plan, inputs, kind, shard).freed)
+    saved_bytes = where(full, layer_input, where(selective, left, everything)) - offloaded
     block = saved._replace(feed_forward=saved.feed_forward - after)
     working = working_bytes(plan, inputs, kind, shard, block, ending)
     return LayerMemory(
@@ -107,6 +112,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         ending=ending,
         tables=where(full | selective, 0, tables),
         handed_out=handed_out_bytes(plan, inputs, kind),
+        offloaded=offloaded,
     )
 
 

@@ -67,8 +67,9 @@ class ShapeMemory(NamedTuple):
 def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight:
     """What micro-batches keep on every stage.
 
-    Of offloaded layers only the one is counted that is on its way to the host or back. Rotary tables stand once for
-    every layer, whatever is in flight. Where buffers stand for all that a stage receives, the inputs of the chunks in
+    Of offloaded layers only the one is counted that is on its way to the host or back; of offloaded modules those of
+    one layer, while it works or, as backward follows at once, the logits do. Rotary tables stand once for every layer,
+    whatever is in flight. Where buffers stand for all that a stage receives, the inputs of the chunks in
     flight lie in them.
     runs: of plans; needed: of their shapes, bytes. Returns bytes of their stages, shape (r,). Source: `layer_memory`,
     `head_memory`, `chunks_at_peak`; `holds_two`.
@@ -90,6 +91,7 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     activations = activations + kept(np.maximum(held.in_flight_at_head, held.head), end.saved)
     working: FloatColumn = np.zeros(len(shape))
     handed_out: Floats = 0.0
+    staying: Floats = 0.0
     leaves_out, waits = some(without), some(held.waiting_layers)
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
         memory, layers = each[kind], held.layers[:, kind]
@@ -99,6 +101,7 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
         activations = activations + kept(in_flight[:, kind], saved) + kept(layers, table)
         working = np.maximum(working, kept(layers > 0, memory.again + memory.working))
         handed_out = handed_out + kept(in_flight[:, kind] + (layers > 0), memory.handed_out)
+        staying = np.maximum(staying, kept(held.head & (layers > 0), memory.offloaded))
         if leaves_out:
             others = layer_memory(without_recompute(sizes), inputs, layer_kind)
             activations = activations + kept(without[:, kind], others.saved - others.tables - saved)
@@ -108,7 +111,9 @@ def in_flight_bytes(runs: Runs, needed: ShapeMemory, inputs: Inputs) -> InFlight
     return InFlight(
         activations=column(activations),
         working=working,
-        logits=kept(held.head, end.working) + np.maximum(held.in_flight_at_head - 1, 0).take(of_stage) * waiting,
+        logits=kept(held.head, end.working)
+        + staying
+        + np.maximum(held.in_flight_at_head - 1, 0).take(of_stage) * waiting,
         unjoined=kept(held.head, end.unjoined),
         messages=np.where(is_pipelined(pipelines), _message_bytes(runs, sizes, shape, end, output, inputs), 0.0),
         handed_out=handed_out,

@@ -180,7 +180,7 @@ def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
         return 0.0 * plan.tp
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
     inner = _inner_bytes(inputs, block) + expert_activation_bytes(inputs, kind)
-    row = _read_bytes(inputs) * hidden + inner * shard.ffn
+    row = read_bytes(inputs) * hidden + inner * shard.ffn
     if inputs.runtime.activations.weighed_output_bytes:
         return weighing_bytes(plan, inputs, kind) + shard.rows * row
     router = shard.tokens * (ROUTER_BYTES * block.count + CHOICE_BYTES * block.active)
@@ -227,11 +227,18 @@ def product_bytes(inputs: Inputs, gated: bool) -> float:
     kernels = inputs.runtime.elementwise_bytes
     gelu = gated and inputs.model.gates_with_gelu
     kept = HALF_BYTES + kernels.gated_activation_kept if unfused else kernels.gated_gelu_kept * gelu
-    return kept + _read_bytes(inputs)
+    return kept + read_bytes(inputs)
 
 
-def _read_bytes(inputs: Inputs) -> float:
-    """Bytes per element of the input that a product keeps: none where its weight is frozen."""
+def read_bytes(inputs: Inputs) -> float:
+    """Bytes per element of the input that a product keeps: none where its weight is frozen.
+
+    Returns bytes. Source: `layer_memory`.
+
+    >>> from meshwright.specs.reading.examples import LLAMA
+    >>> float(read_bytes(LLAMA))
+    2.0
+    """
     return 0.0 if inputs.freezes_weights else inputs.recipe.saved_bytes
 
 
@@ -253,7 +260,18 @@ def expert_activation_bytes(inputs: Inputs, kind: LayerKind) -> float:
     return kept.weighed_activation_kept + kept.clamped_activation_kept * block.clamped
 
 
+def entering_bytes(inputs: Inputs, experts: Mlp | Experts) -> float:
+    """Bytes per element of the FFN of what enters the activation: gate and up, or up alone.
+
+    experts: or a dense block. Returns bytes. Source: `layer_memory`.
+
+    >>> from meshwright.specs.reading.examples import MIXTRAL
+    >>> float(entering_bytes(MIXTRAL, MIXTRAL.model.layer_kinds[0].feed_forward))
+    4.0
+    """
+    return inputs.runtime.elementwise_bytes.kept_input_bytes(experts) * (2 if experts.gated else 1)
+
+
 def _inner_bytes(inputs: Inputs, block: Mlp | Experts) -> float:
     """Per element of the FFN: gate and up, and what the activation leaves."""
-    entering = inputs.runtime.elementwise_bytes.kept_input_bytes(block) * (2 if block.gated else 1)
-    return entering + product_bytes(inputs, block.gated)
+    return entering_bytes(inputs, block) + product_bytes(inputs, block.gated)

@@ -11,6 +11,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.choices import RECOMPUTE_NAMES, Recompute
 from meshwright.specs.model import Model
+from meshwright.specs.offload_modules import OF_EXPERTS
 from meshwright.specs.precision import Precision
 from meshwright.specs.recompute_modules import NO_MODULES, RecomputeModules, modules_of, names_of
 from meshwright.specs.runtime import Runtime
@@ -124,6 +125,22 @@ def recompute_offloaded(plan: Layout, runtime: Runtime) -> Ruling:
     yield (plan.recompute == Recompute.NONE) | (not runtime.activations.offloaded_layers)
     named = RECOMPUTE_NAMES[one(plan).recompute]
     yield f"recompute {named} does not go with activations on the host in {runtime.id}; set recompute to none"
+
+
+@restriction
+def recompute_offloaded_modules(plan: Layout, runtime: Runtime) -> Ruling:
+    """With modules in the host's memory recompute is not full, and with some of experts its modules are without moe."""
+    named = runtime.activations.offloaded_modules
+    of_experts = [name for name in named if name in OF_EXPERTS]
+    refused = RecomputeModules.EXPERTS if of_experts else NO_MODULES
+    yield ((plan.recompute != Recompute.FULL) | (not named)) & _without(plan, refused)
+    if one(plan).recompute == Recompute.FULL:
+        what = f"recompute full does not go with {', '.join(named)} on the host in {runtime.id}"
+        yield f"{what}; set recompute to none"
+    yield (
+        f"recompute_modules {_listed(one(plan).recompute_modules & refused)} computes the whole mixture again, and "
+        f"{', '.join(of_experts)} of it wait on the host; {_rest(one(plan), refused)}"
+    )
 
 
 def _without(plan: Layout, refused: int) -> Bools:

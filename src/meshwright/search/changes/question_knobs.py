@@ -43,7 +43,8 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
     Padding of the model's sizes that are not aligned; other precisions, gradients, and narrower optimizer states and
     inputs of activations, or states back from the host; switches of the runtime (each share of overlap to nothing, or
     from nothing to what its switch hides, else to what the runtime hides best; cross-entropy; attention; dispatcher and
-    products of experts; ranks that are bound to cores); the fewest more nodes; the network twice as fast.
+    products of experts; what modules save back from the host; ranks that are bound to cores); the fewest more nodes;
+    the network twice as fast.
     """
     job, runtime = inputs.job, inputs.runtime
     for each in paddings(plan, inputs):
@@ -96,6 +97,8 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
     for name in KERNEL_SWITCHES:
         if faster := with_kernels_on(inputs, name):
             yield name, [QuestionChange(faster, FieldChange(name, "off", "on"), {})]
+    if named := runtime.activations.offloaded_modules:
+        yield _of_runtime(inputs, "offloaded_modules", "+".join(named), "[]", offloaded_modules=())
     if runtime.sharding.accumulates_whole:
         yield _of_runtime(inputs, "accumulates_whole", "true", "false", accumulates_whole=False)
     if runtime.sharding.joins_logits(inputs.model):

@@ -31,16 +31,7 @@ def model_faults(model: Model, job: Job, runtime: Runtime) -> Iterator[Fault]:
     if count > MAX_PARAMETERS:
         most = format_count(MAX_PARAMETERS)
         yield Fault("model", f"has {format_count(count)} parameters; at most {most} are planned for")
-    yield from _all_offloaded(model, runtime)
     yield from _without_kernels(model, runtime)
-
-
-def _all_offloaded(model: Model, runtime: Runtime) -> Iterator[Fault]:
-    """Source: Megatron-core, transformer_config.py: cpu_offloading_num_layers is less than num_layers."""
-    offloaded, layers = runtime.activations.offloaded_layers, model.num_layers
-    if runtime.family == "megatron" and 0 < layers <= offloaded:
-        what = f"is {offloaded}, but one of the {layers} layers of {model.name} must stay; use {layers - 1} or less"
-        yield Fault("runtime.activations.offloaded_layers", what)
 
 
 def _without_kernels(model: Model, runtime: Runtime) -> Iterator[Fault]:

@@ -21,8 +21,9 @@ from meshwright.specs.runtime.capabilities import Capabilities, Enforcement, Rul
 from meshwright.specs.runtime.communication import Communication, Overlap, PipelineEngine
 from meshwright.specs.runtime.device import CrossEntropy, DeviceMemory, ElementwiseKernels, RuntimeKernels
 from meshwright.specs.runtime.host import Host
+from meshwright.specs.runtime.loss_scaling import LossScaling
 from meshwright.specs.runtime.replaced import ReplacedBehaviour
-from meshwright.specs.runtime.storage import Activations, LossScaling, Sharding, Storage
+from meshwright.specs.runtime.storage import Activations, Sharding, Storage
 
 __all__ = ["AXES", "SECTION_OF", "Runtime", "read_runtime"]
 

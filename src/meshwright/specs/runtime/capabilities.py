@@ -9,6 +9,7 @@ from pydantic import Field
 from meshwright.specs.base import Spec
 from meshwright.specs.choices import CHOICES, one_of
 from meshwright.specs.job import PrecisionName
+from meshwright.specs.offload_modules import OffloadModules
 
 
 class Capabilities(Spec):
@@ -74,6 +75,8 @@ class Capabilities(Spec):
     recompute: tuple[Annotated[str, one_of(CHOICES["recompute"].values())], ...]
     recompute_modules: tuple[Annotated[str, one_of(CHOICES["recompute_modules"].values())], ...]
     """Parts of a layer that a plan can choose for selective recomputation; none: the runtime chooses for itself."""
+    offload_modules: OffloadModules = ()
+    """Parts of a layer whose saved inputs it can keep in the host's memory."""
 
 
 class Enforcement(Spec):

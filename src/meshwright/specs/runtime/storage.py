@@ -1,4 +1,4 @@
-"""Sections [storage], [sharding], [activations] and [loss_scaling]: what a rank holds, and in which form."""
+"""Sections [storage], [sharding] and [activations]: what a rank holds, and in which form."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import Field
 from meshwright.specs.base import Spec
 from meshwright.specs.job import PrecisionName
 from meshwright.specs.model import Attention, Model
+from meshwright.specs.offload_modules import OffloadModules
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.quantities import NonNegative
 
@@ -103,18 +104,6 @@ class Storage(Spec):
     def moments_bytes(self) -> float:
         """Bytes per parameter of both of Adam's moments, with their scales."""
         return 2 * (self.moment_bytes + (FP32_BYTES / self.moment_block if self.moment_block else 0))
-
-
-class LossScaling(Spec):
-    """How a runtime scales the loss in fp16 unless told; in fp16 alone."""
-
-    initial: Annotated[float, Field(gt=0, le=2**48)]
-    window: Annotated[int, Field(gt=0, le=10**6)]
-    """Steps without an overflow after which the scale doubles."""
-    hysteresis: Annotated[int, Field(gt=0, le=1000)]
-    """Overflows before the scale halves."""
-    least: Annotated[float, Field(ge=0, le=2**32)]
-    """The scale falls no further; 0: no limit."""
 
 
 class Sharding(Spec):
@@ -272,6 +261,10 @@ class Activations(Spec):
     exchange alone, as a compiler leaves out what weighs and sums them; or nothing, as recomputation stops before it."""
     offloaded_layers: Annotated[int, Field(ge=0, le=10_000)]
     """Layers whose saved activations wait in the host's memory between their passes."""
+    offloaded_modules: OffloadModules = ()
+    """Parts of every layer of which what they save for backward waits there."""
+    least_offloaded_elements: Annotated[int, Field(ge=0, le=10**15)] = 2**20
+    """Of a tensor of these parts; a smaller one stays."""
 
     @property
     def recomputes_by_product(self) -> bool:

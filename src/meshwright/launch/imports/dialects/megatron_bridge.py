@@ -32,6 +32,17 @@ _OVERLAPS = {
 _GATE, _ACTIVATION = "model.gated_linear_unit", "model.activation_func"
 _GATED = ("--swiglu", "--quick-geglu")
 """Arguments for a gate, each beside an activation of its own."""
+_OF_MODULES = tuple(
+    f"model.{name}"
+    for name in (
+        "offload_modules",
+        "min_offloaded_tensor_size",
+        "activation_offload_",
+        "delta_offload_",
+        "delay_offload_",
+    )
+)
+"""Starts of fields that say which modules are offloaded, and how."""
 _OF_PROVIDERS = {"should_pad_vocab", "bias_activation_fusion"}
 """Fields of a model that no argument is."""
 
@@ -142,6 +153,8 @@ def _without_idle(known: Settings) -> Settings:
         idle += ("model.cuda_graph_",)
     if known.get("model.cpu_offloading") is not True:
         idle += ("model.cpu_offloading_num_layers",)
+    if known.get("model.fine_grained_activation_offloading") is not True:
+        idle += _OF_MODULES
     return {key: value for key, value in known.items() if not key.startswith(idle)} if idle else known
 
 

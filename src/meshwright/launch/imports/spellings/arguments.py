@@ -41,6 +41,9 @@ def modern_arguments(settings: Settings, notes: list[str]) -> Settings:
     if modern.get("--optimizer") == "adam":
         del modern["--optimizer"]
     _recomputation(modern, notes)
+    if "--offload-modules" in modern and not modern.get("--fine-grained-activation-offloading"):
+        del modern["--offload-modules"]
+        notes.append("--offload-modules without --fine-grained-activation-offloading: Megatron-LM offloads nothing")
     _chunks(modern)
     _model(modern, notes)
     _query_groups(modern, notes)
