@@ -22,6 +22,13 @@ from meshwright.specs.like import over_like
 
 Conditions = tuple[str, ...]
 """Names of facts that all hold."""
+WITHOUT_ROW: dict[str, Value] = {
+    "job.mtp_layers": 0,
+    "runtime.offloaded_layers": 0,
+    "runtime.offloaded_modules": [],
+    "runtime.least_offloaded_elements": 2**20,
+}
+"""What few frameworks have a setting for: the fields that all others have at these values alone."""
 
 
 class Row(Spec):
@@ -154,7 +161,7 @@ class LaunchTable(Spec):
     split_weights: tuple[str, ...] = ()
     """Of a framework that splits weights of some models alone over tensor-parallel ranks: their `model_type`s."""
     fixed: dict[str, Value] = {}
-    """Fields that it has at one value alone."""
+    """Fields that it has at one value alone, `WITHOUT_ROW` among them."""
     settings: tuple[Setting, ...] = ()
     """What is set beside the fields."""
     carried: tuple[Carried, ...] = ()
@@ -258,7 +265,8 @@ def launch_table(name: str) -> LaunchTable:
 def table_entry(name: str) -> dict[str, Any]:
     """The table of that name as its files say it; one that is like another adds its rows."""
     entry = over_like(tomllib.loads(framework_text(name, "fields")), table_entry, _with_rows)
-    return entry | {"settings": launch_file(name).settings}
+    without = {field: value for field, value in WITHOUT_ROW.items() if field not in entry["rows"]}
+    return entry | {"fixed": without | entry.get("fixed", {}), "settings": launch_file(name).settings}
 
 
 def _with_rows(like: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
